@@ -26,8 +26,10 @@ fn receive_all<T>(
         let file = folder.encode(1, options, name);
         let expected = read(&format!("-i {}", file.display()));
         for transport in ["tcp", "udp"] {
-            let got = undropped(|| read(&format!("-rtsp_transport {transport} -i {}", server.url(name))));
-            check(&format!("{name} over {transport}"), &expected, &got);
+            undropped(|| {
+                let got = read(&format!("-rtsp_transport {transport} -i {}", server.url(name)));
+                check(&format!("{name} over {transport}"), &expected, &got);
+            });
         }
     };
     thread::scope(|scope| files.iter().for_each(|file| drop(scope.spawn(|| receive(file)))));

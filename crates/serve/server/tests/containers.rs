@@ -27,8 +27,10 @@ fn play_all(test: &str, films: &[(&str, String, &str)], check: fn(&str, &[Packet
         assert!(expected.len() >= 25, "{name}: {} packets", expected.len());
         for transport in ["tcp", "udp"] {
             let url = server.url(name);
-            let got = undropped(|| packets(&format!("-rtsp_transport {transport} -i {url}"), filter));
-            check(&format!("{name} over {transport}"), &expected, &got);
+            undropped(|| {
+                let got = packets(&format!("-rtsp_transport {transport} -i {url}"), filter);
+                check(&format!("{name} over {transport}"), &expected, &got);
+            });
         }
     };
     thread::scope(|scope| films.iter().for_each(|film| drop(scope.spawn(|| play(film)))));

@@ -3,6 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,16 +24,19 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What is received, again while the kernel drops datagrams because the buffer of a receiver is full: that is no loss of the server.
-pub fn undropped<T>(receive: impl Fn() -> T) -> T {
-    let begun = Instant::now();
-    loop {
+/// Receives and checks; again if the check fails while the kernel drops datagrams because the buffer of a receiver is full. That is no
+/// loss of the server.
+pub fn undropped(attempt: impl Fn()) {
+    const ATTEMPTS_MAX: u32 = 4;
+    for _ in 1..ATTEMPTS_MAX {
         let before = dropped_datagrams();
-        let got = receive();
-        if dropped_datagrams() == before || begun.elapsed() > LIMIT {
-            return got;
+        match catch_unwind(AssertUnwindSafe(&attempt)) {
+            Ok(()) => return,
+            Err(cause) if dropped_datagrams() == before => resume_unwind(cause),
+            Err(_) => {}
         }
     }
+    attempt();
 }
 
 /// Of all receivers of the machine, since it started.
