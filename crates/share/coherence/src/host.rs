@@ -1,10 +1,11 @@
 //! The protocol's state on one host: its access to each minipage, the waits of its threads, and the minipages that it
 //! manages.
 
-use std::{collections::VecDeque, ops::AddAssign};
+use std::collections::VecDeque;
 
 use crate::barrier::{Arrivals, Arrived};
 use crate::copies::Copies;
+use crate::counts::Counts;
 use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
 use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
@@ -27,61 +28,6 @@ pub trait Effects {
     fn pass(&mut self, waiter: Waiter, agreed: bool);
     /// A host did something else at the barrier that a thread passes next.
     fn differ(&mut self, _: Other) {}
-}
-
-/// Figures of one host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Counts {
-    /// Faults of threads that wanted to read, and to write.
-    pub read_faults: u64,
-    /// See [`Counts::read_faults`].
-    pub write_faults: u64,
-    /// Minipages that were asked for before a thread accessed them.
-    pub prefetches: u64,
-    /// Requests that reached this host as their manager.
-    pub requests: u64,
-    /// Those of them that had to wait for another one.
-    pub competing_requests: u64,
-    /// Copies that this host gave up for another's write.
-    pub invalidations: u64,
-    /// Contents that this host sent.
-    pub contents_sent: u64,
-    /// Contents that this host received.
-    pub contents_received: u64,
-    /// Requests that were granted without contents.
-    pub grants: u64,
-}
-
-impl Counts {
-    /// Each with its name.
-    #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 9] {
-        [
-            ("read faults", self.read_faults),
-            ("write faults", self.write_faults),
-            ("prefetches", self.prefetches),
-            ("requests", self.requests),
-            ("competing requests", self.competing_requests),
-            ("invalidations", self.invalidations),
-            ("contents sent", self.contents_sent),
-            ("contents received", self.contents_received),
-            ("grants", self.grants),
-        ]
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, more: Self) {
-        self.read_faults += more.read_faults;
-        self.write_faults += more.write_faults;
-        self.prefetches += more.prefetches;
-        self.requests += more.requests;
-        self.competing_requests += more.competing_requests;
-        self.invalidations += more.invalidations;
-        self.contents_sent += more.contents_sent;
-        self.contents_received += more.contents_received;
-        self.grants += more.grants;
-    }
 }
 
 /// One host's part in the protocol.
@@ -120,6 +66,8 @@ struct Local {
     home: HostId,
     /// The request that is under way.
     pending: Option<Want>,
+    /// Before a thread wanted it.
+    is_foretold: bool,
     /// As its manager.
     entry: Option<Box<Entry>>,
 }
@@ -189,7 +137,7 @@ impl Host {
     fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
         let minipage = Minipage(self.minipages.len() as u32);
         let entry = (home == self.me).then(|| Box::new(entry));
-        self.minipages.push(Local { access, home, pending: None, entry });
+        self.minipages.push(Local { access, home, pending: None, is_foretold: false, entry });
         minipage
     }
 
@@ -206,15 +154,30 @@ impl Host {
         }
         let behind = self.waiters.partition_point(|(other, _)| *other <= minipage);
         self.waiters.insert(behind, (minipage, waiter));
+        let is_late = self.minipages[minipage.index()].is_foretold;
+        self.counts.foretold_late += u64::from(is_late);
         self.ask(minipage, want, effects);
     }
 
     /// Asks for a minipage that a thread will access. No thread waits for it.
     pub fn prefetch(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
-        let want = if access == Access::Write { Want::Write } else { Want::Read };
-        if self.access(minipage) < access && self.ask(minipage, want, effects) {
-            self.counts.prefetches += 1;
+        self.counts.prefetches += u64::from(self.ask_early(minipage, access, effects));
+    }
+
+    /// The same of one that [`crate::Foresight`] foretells.
+    pub fn foretell(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
+        let is_asked = self.ask_early(minipage, access, effects);
+        self.counts.foretold += u64::from(is_asked);
+        // Where this host is the manager, it may be there already.
+        if let Some(local) = self.minipages.get_mut(minipage.index()).filter(|_| is_asked) {
+            local.is_foretold = local.pending.is_some();
         }
+    }
+
+    /// Whether a request of this host for a minipage is under way.
+    #[must_use]
+    pub fn is_asking_for(&self, minipage: Minipage) -> bool {
+        self.minipages.get(minipage.index()).is_some_and(|local| local.pending.is_some())
     }
 
     /// Asks for copies on all hosts. No thread waits for them.
@@ -341,6 +304,11 @@ impl Host {
     pub fn receive(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
         self.take(from, message, effects);
         self.drain(effects);
+    }
+
+    fn ask_early(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) -> bool {
+        let want = if access == Access::Write { Want::Write } else { Want::Read };
+        self.access(minipage) < access && self.ask(minipage, want, effects)
     }
 
     /// Asks the manager, unless it has been. Whether it was asked now.
@@ -501,7 +469,7 @@ impl Host {
     /// As the requester.
     fn granted(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) {
         let Some(local) = self.minipages.get_mut(minipage.index()) else { return };
-        local.pending = None;
+        (local.pending, local.is_foretold) = (None, false);
         local.raise(minipage, want.access(), effects);
         let home = local.home;
         let is_waited_for = self.wake_all(minipage, effects);

@@ -44,7 +44,9 @@
 
 mod barrier;
 mod copies;
+mod counts;
 mod directory;
+mod foresight;
 mod host;
 mod lock;
 mod message;
@@ -53,7 +55,9 @@ mod waited;
 mod wire;
 mod words;
 
-pub use host::{Counts, Effects, Host};
+pub use counts::Counts;
+pub use foresight::{Figures as ForesightFigures, Foresight};
+pub use host::{Effects, Host};
 pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 pub use waited::{ConditionWord, ReadWriteWord, SemaphoreWord};
 pub use wire::MESSAGE_BYTES;

@@ -73,6 +73,14 @@ impl Request {
         }
     }
 
+    /// The lock that is wanted.
+    pub const fn lock(self) -> Option<Lock> {
+        match self {
+            Self::Lock(lock) | Self::TryLock(lock) => Some(lock),
+            _ => None,
+        }
+    }
+
     const fn is_waited_for(self) -> bool {
         matches!(self, Self::Fault(..) | Self::Lock(_) | Self::TryLock(_) | Self::Arrive(_))
     }
