@@ -11,8 +11,6 @@ mod headers;
 
 use std::sync::Arc;
 
-use forebay_rtsp::packetise::Format;
-use forebay_rtsp::presentation::Codec;
 use memchr::memmem;
 
 use crate::error::{Error, Result};
@@ -94,14 +92,7 @@ struct Stream {
 enum Kind {
     /// Its first packets are to come yet.
     Begun(Headers),
-    Served {
-        codec: Codec,
-        format: Format,
-        lead_in: i64,
-        rate: u32,
-        lasting: Lasting,
-    },
-    Other(String),
+    Known(Taken),
 }
 
 /// A packet that ends in the page at hand.
@@ -140,7 +131,7 @@ impl Pass {
         let runs: Arc<[u64]> = self.runs.into();
         for stream in self.streams {
             match stream.kind {
-                Kind::Served { codec, format, lead_in, rate, lasting } => {
+                Kind::Known(Taken::Served { codec, format, lead_in, rate, lasting }) => {
                     let index = stream.builder.finish(stream.last_step);
                     let (Some(mut index), Some(time_base)) = (index, TimeBase::per_second(rate)) else {
                         continue;
@@ -151,7 +142,7 @@ impl Pass {
                     let carriage = Carriage::Pages { serial: stream.serial, runs: runs.clone() };
                     found.tracks.push(Track::new(codec, format, None, time_base, index).carried(carriage));
                 }
-                Kind::Other(phrase) => found.left_out.push(phrase),
+                Kind::Known(Taken::Other(phrase)) => found.left_out.push(phrase),
                 Kind::Begun(_) => found.left_out.push("a stream whose headers are not complete".to_owned()),
             }
         }
@@ -210,15 +201,10 @@ impl Stream {
             if let Some(taken) =
                 headers.take(source, packing(self.serial, runs, packet.at), packet.at..packet.end)?
             {
-                self.kind = match taken {
-                    Taken::Served { codec, format, lead_in, rate, lasting } => {
-                        Kind::Served { codec, format, lead_in, rate, lasting }
-                    }
-                    Taken::Other(phrase) => Kind::Other(phrase),
-                };
+                self.kind = Kind::Known(taken);
             }
         }
-        let Kind::Served { lasting, .. } = &mut self.kind else { return Ok(()) };
+        let Kind::Known(Taken::Served { lasting, .. }) = &mut self.kind else { return Ok(()) };
         let mut steps = Vec::new();
         for packet in packets.clone() {
             steps.push(lasting.of(source.up_to(packet.at, 2)?));
