@@ -17,7 +17,7 @@ const FIXED: &[(&str, usize, &str)] = &[
         1,
         "what is late must be late by this time; an iterator makes the tries",
     ),
-    ("crates/run/supervisor/src/devices.rs", 1, "the device takes so long"),
+    ("crates/run/supervisor/src/devices/mod.rs", 1, "the device takes so long"),
     ("crates/share/millipage/src/usage.rs", 3, "the activities that are timed take so long"),
     (
         "tests/compat/src/observe.rs",

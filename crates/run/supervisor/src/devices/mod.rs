@@ -1,35 +1,35 @@
 //! Limits the requests that the executor has under way on each device, by what their times tell of the device. Requests that are
 //! late by far are given up.
 
+mod gate;
+mod sharing;
+
 use std::{
-    collections::{BTreeMap, HashMap},
-    fmt, fs,
+    collections::HashMap,
+    fmt,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Relaxed},
     },
     thread,
     time::Duration,
 };
 
-use forebay_policy::{estimate::StallTime, inflight::InflightLimit, price::REMOTE_WORTH_US};
+use forebay_policy::{inflight::InflightLimit, price::REMOTE_WORTH_US};
 use forebay_protocol::layout::{Device, file_system};
-use rustix::fs::minor;
 
 use crate::{channel::Channel, ffi};
+use gate::{DEPTH_UNKNOWN, Gate, served_at_once};
+pub use sharing::Share;
+use sharing::Sharing;
 
-/// Requests in flight on a device that has no place in the channel, or of which nothing is told.
-const DEPTH_UNKNOWN: u32 = 16;
-/// The same of requests that are foretold, until the device's times tell of it: the program needs what they read, in this order, so
+/// Requests in flight that are foretold, until the device's times tell of it: the program needs what they read, in this order, so
 /// that a device which serves one at a time loses nothing by them. Choice: a device of 1 ms is learned in two rounds instead of five.
 pub const FORETOLD_DEPTH: u32 = 32;
-/// A request that takes so many times what one alone takes is late by far.
-const LATE_TIMES: u64 = 32;
 /// A request is never late before: a machine that is busy delays one by as much.
 const LATE_MIN: Duration = Duration::from_millis(200);
 /// Requests on a remote file system before it is judged.
 const JUDGED_AFTER: u64 = 32;
-const PAGE_BYTES: u64 = 4096;
 /// Between looks for requests that are late, while any are under way.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -47,57 +47,6 @@ pub struct Devices {
 struct Begun {
     count: Mutex<u64>,
     changed: Condvar,
-}
-
-/// One device.
-struct Gate {
-    /// Its place in the channel, if there was room.
-    entry: Option<&'static Device>,
-    /// A faster read was answered from memory and tells nothing.
-    device_ticks_min: u64,
-    /// A remote file system that answers a request sooner is not worth hints.
-    worth_ticks_min: u64,
-    depth_first: u32,
-    /// The most that its file system should be asked at once.
-    depth_max: u32,
-    waiting: Mutex<Waiting>,
-    completed: Condvar,
-    begun: Arc<Begun>,
-    /// Size of the file system's blocks, once it was asked for.
-    block_bytes: OnceLock<u64>,
-    sharing: Mutex<Sharing>,
-}
-
-/// Files that share their blocks with others.
-#[derive(Default)]
-struct Sharing {
-    /// Of those under way.
-    bytes: u64,
-    /// The others, by the numbers of their jobs: those that were hinted first come first, as they lie together.
-    waiting: BTreeMap<u64, Arc<Condvar>>,
-}
-
-/// Permission to read a file that shares its blocks with others; dropped when it is read.
-#[derive(Debug)]
-pub struct Share {
-    gate: Arc<Gate>,
-    bytes: u64,
-}
-
-/// Requests under way on one device.
-#[derive(Default)]
-struct Waiting {
-    next: u64,
-    /// By number: when each began, and what waits for it.
-    started: BTreeMap<u64, (u64, Ticket)>,
-    /// Requests whose time was taken.
-    completed: u64,
-    /// The device takes no more.
-    closed: bool,
-    /// It is being found out whether the file system keeps data.
-    probing: bool,
-    /// Threads that wait for any change of this.
-    threads: usize,
 }
 
 /// Whether a remote file system keeps data that is read ahead of an open.
@@ -141,12 +90,6 @@ pub struct Turn {
     started: u64,
     /// Whether its time tells of the device.
     is_timed: bool,
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Turn {
@@ -208,28 +151,7 @@ impl Devices {
         size: u64,
         block_bytes: impl FnOnce() -> u64,
     ) -> Option<Share> {
-        let gate = self.gate_of(device);
-        if gate.is_remote() {
-            return None;
-        }
-        let block = *gate.block_bytes.get_or_init(block_bytes);
-        if block <= PAGE_BYTES || size >= block {
-            return None;
-        }
-        let bytes = size.next_multiple_of(PAGE_BYTES);
-        let mut sharing = lock(&gate.sharing);
-        let turn = Arc::new(Condvar::new());
-        sharing.waiting.insert(job, turn.clone());
-        while sharing.waiting.first_key_value().is_some_and(|(first, _)| *first != job)
-            || sharing.bytes > 0 && sharing.bytes + bytes > block
-        {
-            sharing = turn.wait(sharing).unwrap_or_else(PoisonError::into_inner);
-        }
-        sharing.waiting.remove(&job);
-        sharing.bytes += bytes;
-        sharing.wake_first();
-        drop(sharing);
-        Some(Share { gate, bytes })
+        Share::wait(self.gate_of(device), job, size, block_bytes)
     }
 
     /// Whether data that is read ahead of an open stays, on a remote file system; the first one that asks is to find that out, and
@@ -293,17 +215,9 @@ impl Devices {
             waiting: Mutex::default(),
             completed: Condvar::new(),
             begun: self.begun.clone(),
-            block_bytes: OnceLock::new(),
-            sharing: Mutex::default(),
+            sharing: Sharing::default(),
         }
     }
-}
-
-/// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.
-fn served_at_once(device: u64) -> Option<u32> {
-    let path = format!("/sys/fs/fuse/connections/{}/max_background", minor(device));
-    // Other file systems without a device have numbers of the same kind.
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 impl Begun {
@@ -328,92 +242,10 @@ impl Begun {
     }
 }
 
-impl Gate {
-    fn wait<'a>(&'a self, mut waiting: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
-        waiting.threads += 1;
-        waiting = self.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        waiting.threads -= 1;
-        waiting
-    }
-
-    fn tell(&self, depth: u32) {
-        if let Some(entry) = self.entry {
-            entry.executing.store(depth, Relaxed);
-        }
-    }
-
-    fn has(&self, bit: u32) -> bool {
-        self.entry.is_some_and(|entry| entry.file_system.load(Relaxed) & bit != 0)
-    }
-
-    fn is_remote(&self) -> bool {
-        self.has(file_system::REMOTE)
-    }
-
-    fn limit(&self) -> u32 {
-        let learned = self.entry.map_or(DEPTH_UNKNOWN, |entry| {
-            let limit = InflightLimit::load(&entry.limit);
-            let is_learned = limit.serves_at_once().is_some();
-            if is_learned { limit.limit() } else { limit.limit().max(self.depth_first) }
-        });
-        if self.is_remote() { learned.min(self.depth_max) } else { learned }
-    }
-
-    fn close(&self, waiting: &mut Waiting) {
-        waiting.closed = true;
-        self.completed.notify_all();
-        if let Some(entry) = self.entry {
-            entry.file_system.fetch_or(file_system::CLOSED, Relaxed);
-        }
-    }
-
-    /// Whether hints pay on a remote file system: it serves several requests at once, and takes longer for one than the hint
-    /// takes it and the executor.
-    fn pays(&self, limit: &InflightLimit) -> bool {
-        // Of the program's own requests some may be answered by what the file system keeps, and others by another machine.
-        let stall = self.entry.map_or(0, |entry| StallTime::load(&entry.stall).ticks());
-        let request = if stall == 0 { limit.base_ticks() } else { stall };
-        let serves_one = limit.serves_at_once() == Some(1);
-        !serves_one && (request == 0 || request >= self.worth_ticks_min)
-    }
-
-    /// Nothing waits for requests that are late by far. A remote file system that has one gets no more.
-    fn give_up_late(&self, late_min: u64) {
-        let base = self.entry.map_or(0, |entry| InflightLimit::load(&entry.limit).base_ticks());
-        let late = base.saturating_mul(LATE_TIMES).max(late_min);
-        let now = ffi::ticks();
-        let mut waiting = lock(&self.waiting);
-        let is_late = |(started, _): &&(u64, Ticket)| now.saturating_sub(*started) > late;
-        let given_up: Vec<Ticket> =
-            waiting.started.values().filter(is_late).map(|(_, ticket)| ticket.clone()).collect();
-        if !given_up.is_empty() && self.is_remote() {
-            self.close(&mut waiting);
-        }
-        drop(waiting);
-        given_up.iter().for_each(Ticket::finish);
-    }
-}
-
 impl Drop for Probe {
     fn drop(&mut self) {
         lock(&self.gate.waiting).probing = false;
         self.gate.completed.notify_all();
-    }
-}
-
-impl Sharing {
-    fn wake_first(&self) {
-        if let Some((_, first)) = self.waiting.first_key_value() {
-            first.notify_one();
-        }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        let mut sharing = lock(&self.gate.sharing);
-        sharing.bytes -= self.bytes;
-        sharing.wake_first();
     }
 }
 
@@ -455,6 +287,9 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use forebay_policy::estimate::StallTime;
+
+    use super::sharing::PAGE_BYTES;
     use super::*;
     use forebay_protocol::layout::DEVICES;
     use std::{sync::mpsc, thread, time::Duration};
