@@ -41,22 +41,46 @@ pub fn describe_at(
         session = session.attribute(Attribute::with_value("range", range));
     }
     let tracks = presentation.tracks.iter().enumerate();
-    let session = session.medias(tracks.map(|(number, track)| media(number, track, full))).build();
+    let medias = tracks.map(|(number, track)| {
+        let mut media = media(number, track, full);
+        if unit == Unit::Clock {
+            let name = name_as_recorded(number, &presentation.tracks);
+            media.attributes.push(Attribute::with_value("x-onvif-track", name));
+        }
+        media
+    });
+    let session = session.medias(medias).build();
     let mut text = Vec::new();
     session.write(&mut text).expect("a vector takes everything");
     text
 }
 
-fn media(number: usize, track: &Track, full: Option<(&str, &str)>) -> Media {
-    let codec = &track.codec;
-    let kind = match codec {
+/// The name that ONVIF clients know a track of a recording by: its kind, and which one of that it is (Streaming Specification,
+/// section RTSP describe).
+fn name_as_recorded(number: usize, tracks: &[Track]) -> String {
+    let kind_of = |track: &Track| match kind(&track.codec) {
+        MediaType::Video => "VIDEO",
+        MediaType::Audio => "AUDIO",
+        _ => "META",
+    };
+    let own = kind_of(&tracks[number]);
+    let which = tracks[..=number].iter().filter(|track| kind_of(track) == own).count();
+    format!("{own}{which:03}")
+}
+
+fn kind(codec: &Codec) -> MediaType {
+    match codec {
         Codec::MpegTransport => MediaType::Video,
         Codec::Klv => MediaType::Application,
         pictures if pictures.is_pictures() => MediaType::Video,
         _ => MediaType::Audio,
-    };
+    }
+}
+
+fn media(number: usize, track: &Track, full: Option<(&str, &str)>) -> Media {
+    let codec = &track.codec;
     let payload_type = codec.payload_type(number);
-    let mut media = Media::builder(kind, 0, TransportProto::RtpAvp, payload_type);
+    let mut media = Media::builder(kind(codec), 0, TransportProto::RtpAvp, payload_type);
     if let Some(bits) = track.bits_per_second {
         media = media.bandwidth(Bandwidth::new(BandwidthType::As, bits.div_ceil(1000)));
     }
@@ -233,6 +257,20 @@ mod tests {
         ];
         let text = String::from_utf8(describe(&film, [192, 0, 2, 1].into())).expect("text");
         assert_eq!(text, expected.join("\r\n"));
+    }
+
+    #[test]
+    fn tracks_of_recordings_have_the_names_that_onvif_clients_know() {
+        let track = || Codec::Opus { channels: 1 };
+        let film = presentation(vec![Codec::Vp8, track(), track(), Codec::Klv]);
+        let described = |unit| {
+            let text = describe_at(&film, [192, 0, 2, 1].into(), None, unit);
+            let text = String::from_utf8(text).expect("text");
+            let names = text.lines().filter_map(|line| line.strip_prefix("a=x-onvif-track:"));
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(described(Unit::Clock), ["VIDEO001", "AUDIO001", "AUDIO002", "META001"]);
+        assert!(described(Unit::Npt).is_empty());
     }
 
     #[test]
