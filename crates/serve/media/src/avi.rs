@@ -8,23 +8,24 @@
 //! Lists are entered and not left: each chunk is followed by the next one, whatever it is in. The index at the end is not read.
 //! It is missing in recordings that were cut off, and pictures tell themselves whether they are key frames.
 
-use forebay_rtsp::packetise::Format;
+use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
 use memchr::memmem;
 
+use crate::annex_b::{self, Heads};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, samples_max};
 use crate::media::{Carriage, Found, Track};
 use crate::reorder::{Ordered, Picture};
 use crate::source::Source;
 use crate::time::TimeBase;
-use crate::{sound, windows};
+use crate::{ac3, mpeg_audio, parameter_sets, sound, windows};
 
 const STREAMS_MAX: usize = 64;
 /// Of a description.
 const FORMAT_BYTES_MAX: u64 = 1 << 16;
-/// What a picture has before its data: the headers of MPEG-4.
-const HEAD_BYTES: usize = 1 << 10;
+/// What is looked at of a picture: the headers of MPEG-4, or parameter sets and the beginning of a slice.
+const HEAD_BYTES: usize = 8 << 10;
 /// How much sound without compression is one sample: a part of a second.
 const BLOCKS_PER_SECOND: u32 = 50;
 const BLOCK_FRAMES_MAX: u32 = 1 << 14;
@@ -64,6 +65,8 @@ struct Stream {
     time_base: Option<TimeBase>,
     /// The bytes of a unit of sound; 0 where each chunk is one.
     unit_bytes: u32,
+    /// Whether sound comes in blocks of some length: then a chunk without bytes has none, and lasts no time.
+    has_blocks: bool,
     is_pictures: bool,
     served: Option<Served>,
     left_out: Option<String>,
@@ -76,16 +79,40 @@ struct Served {
     carriage: Carriage,
     /// Of pictures that are decoded in another order.
     order: Option<Order>,
+    /// Of sound whose frames tell how long they last.
+    frames: Option<Frames>,
     time: i64,
     last_step: i64,
 }
 
-/// Which picture comes when: one that others are made from comes after those that follow it and are made from it.
-#[derive(Default)]
+/// Which picture comes when.
 struct Order {
     ordered: Ordered,
-    anchors: u64,
-    between: i64,
+    told: Told,
+    /// The order of the last picture.
+    last: (u64, i64),
+}
+
+/// What tells the order.
+enum Told {
+    /// The kinds of pictures: one that others are made from comes after those that follow it and are made from it.
+    Kinds { anchors: u64, between: i64 },
+    /// NAL units, which follow start codes or their lengths.
+    Units(Box<Heads>, Framing),
+}
+
+/// Which headers frames of sound have.
+#[derive(Clone, Copy)]
+enum Frames {
+    MpegAudio,
+    Ac3,
+}
+
+/// What the header of a frame says.
+struct Frame {
+    codec: Codec,
+    bytes: u32,
+    samples: u32,
 }
 
 impl Pass {
@@ -112,9 +139,11 @@ impl Pass {
 
     fn found(mut self) -> Result<Found> {
         let mut found = Found::default();
-        for mut stream in self.streams {
-            found.left_out.extend(stream.left_out.take());
-            found.tracks.extend(stream.track(&mut self.samples_left)?);
+        for stream in self.streams {
+            match stream.track(&mut self.samples_left)? {
+                Ok(track) => found.tracks.push(track),
+                Err(phrase) => found.left_out.extend(phrase),
+            }
         }
         Ok(found)
     }
@@ -128,6 +157,7 @@ impl Stream {
         Self {
             time_base: TimeBase::new(number(20).into(), number(24).into()),
             unit_bytes: number(44),
+            has_blocks: false,
             is_pictures: header.starts_with(b"vids"),
             served: None,
             left_out: None,
@@ -137,41 +167,42 @@ impl Stream {
 
     fn describe(&mut self, header: &[u8]) {
         let described = if self.is_pictures {
-            windows::pictures(header).map(|(codec, format)| (codec, format, Carriage::Whole)).ok_or_else(
-                || {
-                    let name = String::from_utf8_lossy(header.get(16..20).unwrap_or_default()).into_owned();
-                    format!("{name}, which is no codec that can be served in AVI")
-                },
-            )
+            pictures(header)
         } else {
-            self.sound(header)
+            self.sound(header).map(|(plain, frames)| Served::new(plain, None, frames))
         };
         match described {
-            Ok((codec, format, carriage)) => {
-                let order = matches!(codec, Codec::Mpeg4 { .. }).then(Order::default);
-                self.served = Some(Served { codec, format, carriage, order, time: 0, last_step: 1 });
-            }
+            Ok(served) => self.served = Some(served),
             Err(phrase) => self.left_out = Some(phrase),
         }
     }
 
-    fn sound(&mut self, header: &[u8]) -> Result<sound::Plain, String> {
-        let kind = header.get(..2).map_or(0, |kind| u16::from_le_bytes([kind[0], kind[1]]));
-        match kind {
-            // In units of bytes, frames lie across chunks.
-            0x50 | 0x55 if self.unit_bytes == 0 => Ok((Codec::MpegAudio, Format::MpegAudio, Carriage::Whole)),
-            0x50 | 0x55 => Err("MPEG audio whose frames lie across chunks".to_owned()),
+    fn sound(&mut self, header: &[u8]) -> Result<(sound::Plain, Option<Frames>), String> {
+        let word =
+            |at: usize| header.get(at..at + 2).map_or(0, |word| u16::from_le_bytes([word[0], word[1]]));
+        let (kind, rate) = (word(0), u32::from(word(6)) << 16 | u32::from(word(4)));
+        self.has_blocks = word(12) != 0;
+        let mpeg = (Codec::MpegAudio, Format::MpegAudio, Carriage::Whole);
+        let (plain, frames) = match kind {
+            0x50 | 0x55 if self.unit_bytes == 0 => return Ok((mpeg, None)),
+            0x50 | 0x55 => (mpeg, Some(Frames::MpegAudio)),
+            0x2000 => {
+                let (codec, format) = ac3::codec(false, rate, word(2) as u8);
+                ((codec, format, Carriage::Whole), Some(Frames::Ac3))
+            }
             0xFF if self.unit_bytes == 0 => {
                 let config = header.get(18..).unwrap_or_default().to_vec();
                 let codec = sound::aac(config).ok_or("AAC whose decoder configuration cannot be read")?;
-                Ok((codec, Format::Aac, Carriage::Whole))
+                return Ok(((codec, Format::Aac, Carriage::Whole), None));
             }
             _ => {
                 let plain = windows::sound(header)?;
                 self.time_base = TimeBase::per_second(plain.0.clock_rate());
-                Ok(plain)
+                return Ok((plain, None));
             }
-        }
+        };
+        self.time_base = TimeBase::per_second(rate);
+        Ok((plain, frames))
     }
 
     fn add(&mut self, source: &mut Source, at: u64, bytes: u32, samples_left: &mut u64) -> Result<()> {
@@ -194,30 +225,53 @@ impl Stream {
                 return Ok(());
             }
             let head = source.up_to(at, HEAD_BYTES.min(bytes as usize))?;
-            let begin = memmem::find(head, &PICTURE_CODE);
-            let kind = begin.and_then(|begin| head.get(begin + 4)).map_or(1, |first| first >> 6);
-            if let (Codec::Mpeg4 { config }, Some(begin)) = (&mut served.codec, begin)
-                && config.is_empty()
-            {
-                config.extend_from_slice(&head[..begin]);
+            let (is_sync, order_told) = order.of(head, &mut served.codec);
+            let picture = Picture { at, bytes, is_sync, order: order_told };
+            order.ordered.push(picture, &mut self.builder, samples_left)
+        } else if let Some(frames) = served.frames {
+            let (mut at, end) = (at, at + u64::from(bytes));
+            while at < end {
+                let frame = frames.read(source, at)?.filter(|frame| at + u64::from(frame.bytes) <= end);
+                let Some(Frame { codec, bytes, samples }) = frame else {
+                    self.left_out = Some(format!("{} whose frames lie across chunks", frames.name()));
+                    self.served = None;
+                    return Ok(());
+                };
+                if self.builder.is_empty() {
+                    served.codec = codec;
+                }
+                served.last_step = samples.into();
+                served.push(&mut self.builder, Chunk { at, bytes, is_sync: true }, samples_left)?;
+                at += u64::from(bytes);
             }
-            order.push(Chunk { at, bytes, is_sync: kind == 0 }, kind == 2, &mut self.builder, samples_left)
+            Ok(())
+        } else if bytes == 0 && self.has_blocks {
+            Ok(())
         } else {
             served.push(&mut self.builder, Chunk { at, bytes, is_sync: true }, samples_left)
         }
     }
 
-    fn track(mut self, samples_left: &mut u64) -> Result<Option<Track>> {
-        let Some(Served { codec, format, carriage, order, last_step, .. }) = self.served else {
-            return Ok(None);
+    /// Its track, or why it has none, unless it has no samples.
+    fn track(mut self, samples_left: &mut u64) -> Result<Result<Track, Option<String>>> {
+        let Some(Served { mut codec, format, carriage, order, last_step, .. }) = self.served else {
+            return Ok(Err(self.left_out));
         };
         if let Some(order) = order {
+            if let Told::Units(heads, _) = &order.told {
+                if !heads.has_sets() {
+                    return Ok(Err(Some("pictures without parameter sets amid them".to_owned())));
+                }
+                codec = heads.codec();
+            }
             order.ordered.finish(&mut self.builder, samples_left)?;
         }
-        let Some(mut index) = self.builder.finish(Some(last_step)) else { return Ok(None) };
-        index.lead();
+        let Some(mut index) = self.builder.finish(Some(last_step)) else { return Ok(Err(None)) };
+        // The n-th chunk is decoded at the n-th tick, so pictures are seen later where they are reordered.
+        let late = index.lead();
+        index.shift(late);
         let time_base = self.time_base.ok_or(Error::Damaged("a stream's time does not pass"))?;
-        Ok(Some(Track::new(codec, format, None, time_base, index).carried(carriage)))
+        Ok(Ok(Track::new(codec, format, None, time_base, index).carried(carriage)))
     }
 }
 
@@ -229,6 +283,10 @@ struct Chunk {
 }
 
 impl Served {
+    fn new((codec, format, carriage): sound::Plain, order: Option<Order>, frames: Option<Frames>) -> Self {
+        Self { codec, format, carriage, order, frames, time: 0, last_step: 1 }
+    }
+
     /// Time passes with chunks that have nothing, too.
     fn push(&mut self, to: &mut Builder, chunk: Chunk, samples_left: &mut u64) -> Result<()> {
         let Chunk { at, bytes, is_sync } = chunk;
@@ -241,21 +299,102 @@ impl Served {
 }
 
 impl Order {
-    fn push(
-        &mut self,
-        chunk: Chunk,
-        is_between: bool,
-        to: &mut Builder,
-        samples_left: &mut u64,
-    ) -> Result<()> {
-        let Chunk { at, bytes, is_sync } = chunk;
-        let order = if is_between {
-            self.between += 1;
-            (self.anchors, self.between)
-        } else {
-            (self.anchors, self.between) = (self.anchors + 1, 0);
-            (self.anchors, i64::MAX)
-        };
-        self.ordered.push(Picture { at, bytes, is_sync, order }, to, samples_left)
+    fn new(told: Told) -> Self {
+        Self { ordered: Ordered::default(), told, last: (0, 0) }
     }
+
+    /// Whether decoding can begin with a picture that begins so, and where it comes.
+    fn of(&mut self, head: &[u8], codec: &mut Codec) -> (bool, (u64, i64)) {
+        let (is_sync, order) = match &mut self.told {
+            // What is no picture of its own, such as a second field, belongs to the one before.
+            Told::Units(heads, framing) => {
+                let picture = match *framing {
+                    Framing::StartCodes => heads.picture(head),
+                    Framing::Lengths(bytes) => heads.picture_by_lengths(head, bytes.into()),
+                };
+                picture.unwrap_or((false, self.last))
+            }
+            Told::Kinds { anchors, between } => {
+                const BETWEEN: u8 = 2;
+                let begin = memmem::find(head, &PICTURE_CODE);
+                let kind = begin.and_then(|begin| head.get(begin + 4)).map_or(1, |first| first >> 6);
+                if let (Codec::Mpeg4 { config }, Some(begin)) = (codec, begin)
+                    && config.is_empty()
+                {
+                    config.extend_from_slice(&head[..begin]);
+                }
+                if kind == BETWEEN {
+                    *between += 1;
+                    (false, (*anchors, *between))
+                } else {
+                    (*anchors, *between) = (*anchors + 1, 0);
+                    (kind == 0, (*anchors, i64::MAX))
+                }
+            }
+        };
+        self.last = order;
+        (is_sync, order)
+    }
+}
+
+impl Frames {
+    fn name(self) -> &'static str {
+        match self {
+            Self::MpegAudio => "MPEG audio",
+            Self::Ac3 => "AC-3",
+        }
+    }
+
+    fn read(self, source: &mut Source, at: u64) -> Result<Option<Frame>> {
+        Ok(match self {
+            Self::MpegAudio => source.array(at)?.and_then(mpeg_audio::Header::parse).map(
+                |mpeg_audio::Header { samples, bytes, .. }| Frame { codec: Codec::MpegAudio, bytes, samples },
+            ),
+            Self::Ac3 => source.array(at)?.and_then(ac3::Header::parse).map(|header| {
+                let (codec, _) = header.codec();
+                Frame { codec, bytes: header.bytes as u32, samples: header.samples }
+            }),
+        })
+    }
+}
+
+/// How pictures are served, by their BITMAPINFOHEADER. Those of H.264 and H.265 have start codes, and parameter sets among them, or
+/// lengths, and the record that MP4 has.
+fn pictures(header: &[u8]) -> Result<Served, String> {
+    let name = header.get(16..20).unwrap_or_default();
+    let record = header.get(40..).unwrap_or_default();
+    match name.to_ascii_uppercase().as_slice() {
+        b"H264" | b"X264" | b"AVC1" | b"DAVC" | b"VSSH" => {
+            let start_codes = Format::H264(Framing::StartCodes);
+            Ok(units(annex_b::Codec::H264, parameter_sets::h264(record), start_codes))
+        }
+        b"HEVC" | b"H265" | b"X265" | b"HVC1" | b"HEV1" => {
+            let start_codes = Format::H265(Framing::StartCodes);
+            Ok(units(annex_b::Codec::H265, parameter_sets::h265(record), start_codes))
+        }
+        _ => {
+            let (codec, format) = windows::pictures(header).ok_or_else(|| {
+                format!("{}, which is no codec that can be served in AVI", String::from_utf8_lossy(name))
+            })?;
+            let kinds = || Order::new(Told::Kinds { anchors: 0, between: 0 });
+            let order = matches!(codec, Codec::Mpeg4 { .. }).then(kinds);
+            Ok(Served::new((codec, format, Carriage::Whole), order, None))
+        }
+    }
+}
+
+fn units(codec: annex_b::Codec, record: Option<(Codec, Format)>, start_codes: Format) -> Served {
+    let mut heads = Heads::new(codec);
+    let (sets, format) = record.unwrap_or_else(|| (heads.codec(), start_codes));
+    match &sets {
+        Codec::H264 { sps, pps } => sps.iter().chain(pps).for_each(|set| heads.take(set)),
+        Codec::H265 { vps, sps, pps } => vps.iter().chain(sps).chain(pps).for_each(|set| heads.take(set)),
+        _ => {}
+    }
+    let framing = match format {
+        Format::H264(framing) | Format::H265(framing) => framing,
+        _ => Framing::StartCodes,
+    };
+    let order = Order::new(Told::Units(Box::new(heads), framing));
+    Served::new((sets, format, Carriage::Whole), Some(order), None)
 }

@@ -288,9 +288,10 @@ impl Index {
         Some(index)
     }
 
-    /// Has samples decoded so much earlier that none is presented before.
-    pub(crate) fn lead(&mut self) {
+    /// Has samples decoded so much earlier that none is presented before; returns how much.
+    pub(crate) fn lead(&mut self) -> i64 {
         self.lead = self.delay_min.min(0).saturating_neg();
+        self.lead
     }
 
     /// Moves all of it in time.

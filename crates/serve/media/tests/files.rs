@@ -281,22 +281,26 @@ fn pictures_and_sound_of_avi() {
     let [Codec::Mpeg4 { config }, Codec::MpegAudio] = &codecs(&media)[..] else { panic!("{media:?}") };
     assert!(config.starts_with(&[0, 0, 1, 0xB0]));
     // Pictures that others are made from come before those.
-    let told = Probed::of(&folder.encode(2, "-c:v mpeg4 -g 12 -bf 2 -an", "between.mp4"));
-    let between = folder.convert(&folder.path("between.mp4"), "-c copy", "between.avi");
-    let pictures = entries(&open(&between), 0);
-    // ffmpeg puts chunks without a picture in between where pictures are decoded before they are seen.
-    let ranks = |times: Vec<i64>| {
-        let mut sorted = times.clone();
-        sorted.sort_unstable();
-        times.iter().map(|time| sorted.binary_search(time)).collect::<Vec<_>>()
-    };
-    let times = |packet: &Packet| packet.pts.expect("a time");
-    let own = pictures.iter().map(|one| one.presentation).collect();
-    assert_eq!(ranks(own), ranks(told.packets.iter().map(times).collect()));
-    let keys: Vec<bool> = told.packets.iter().map(Packet::is_key).collect();
-    assert_eq!(pictures.iter().map(|one| one.is_sync).collect::<Vec<_>>(), keys);
-    assert!(pictures.is_sorted_by_key(|one| one.decode));
-    assert!(bytes_of(&between, &pictures) == payload(&folder, &between, "0:0", ""));
+    for (name, options) in
+        [("mpeg4", "-c:v mpeg4 -g 12 -bf 2 -an".to_owned()), ("h264", format!("{H264} -g 12 -bf 3 -an"))]
+    {
+        let told = Probed::of(&folder.encode(2, &options, &format!("{name}.mp4")));
+        let between = folder.convert(&folder.path(&format!("{name}.mp4")), "-c copy", &format!("{name}.avi"));
+        let pictures = entries(&open(&between), 0);
+        // ffmpeg puts chunks without a picture in between where pictures are decoded before they are seen.
+        let ranks = |times: Vec<i64>| {
+            let mut sorted = times.clone();
+            sorted.sort_unstable();
+            times.iter().map(|time| sorted.binary_search(time)).collect::<Vec<_>>()
+        };
+        let times = |packet: &Packet| packet.pts.expect("a time");
+        let own = pictures.iter().map(|one| one.presentation).collect();
+        assert_eq!(ranks(own), ranks(told.packets.iter().map(times).collect()), "{name}");
+        let keys: Vec<bool> = told.packets.iter().map(Packet::is_key).collect();
+        assert_eq!(pictures.iter().map(|one| one.is_sync).collect::<Vec<_>>(), keys, "{name}");
+        assert!(pictures.is_sorted_by_key(|one| one.decode));
+        assert!(bytes_of(&between, &pictures) == payload(&folder, &between, "0:0", ""), "{name}");
+    }
     let jpeg = folder.encode(2, "-c:v mjpeg -huffman default -c:a pcm_s16le -ac 2", "jpeg.avi");
     let media = open(&jpeg);
     let [Codec::Jpeg, Codec::Pcm { clock_rate: 44_100, channels: 2, .. }] = &codecs(&media)[..] else {
@@ -306,8 +310,15 @@ fn pictures_and_sound_of_avi() {
         assert!(bytes_of(&jpeg, &entries(&media, number)) == payload(&folder, &jpeg, stream, ""));
         assert_eq!(media.tracks()[number].end_ns(), 2_000_000_000);
     }
-    let mixed = folder.encode(2, &format!("{H264} -c:a libmp3lame"), "h264.avi");
-    assert_eq!(open(&mixed).left_out(), ["H264, which is no codec that can be served in AVI"]);
+    let mixed = folder.encode(2, &format!("{H264} -c:a ac3 -ac 2"), "mixed.avi");
+    let media = open(&mixed);
+    let [Codec::H264 { .. }, Codec::Ac3 { clock_rate: 44_100, channels: 2 }] = &codecs(&media)[..] else {
+        panic!("{media:?}")
+    };
+    assert!(bytes_of(&mixed, &entries(&media, 1)) == payload(&folder, &mixed, "0:1", ""));
+    let left = folder.encode(1, "-c:v huffyuv -an", "left.avi");
+    let error = Media::open(&left).expect_err("no codec that can be served").to_string();
+    assert!(error.contains("HFYU, which is no codec that can be served in AVI"), "{error}");
 }
 
 /// An FLV file whose tags of H.264 name it as Enhanced RTMP does; what has no reordering has no field for it.

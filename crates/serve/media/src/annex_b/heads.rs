@@ -23,21 +23,54 @@ impl Heads {
 
     /// Whether decoding can begin with the access unit that begins so; `None` if its picture is not there.
     pub fn is_key(&mut self, head: &[u8]) -> Option<bool> {
+        self.picture(head).map(|(is_sync, _)| is_sync)
+    }
+
+    /// The same, and where its picture comes in the order of presentation, as in [`Picture`](crate::reorder::Picture).
+    pub fn picture(&mut self, head: &[u8]) -> Option<(bool, (u64, i64))> {
         let mut starts = memmem::find_iter(head, START_CODE).map(|at| at + START_CODE.len()).peekable();
         while let Some(start) = starts.next() {
             let end = starts.peek().map_or(head.len(), |next| next - START_CODE.len());
             let unit = &head[start..end];
             let zeros = unit.iter().rev().take_while(|byte| **byte == 0).count();
-            let unit = &unit[..unit.len() - zeros];
-            let role = match &mut self.0 {
-                Pictures::H264(pictures) => pictures.role(unit),
-                Pictures::H265(pictures) => pictures.role(unit),
-            };
-            if let Role::Picture { is_sync, .. } = role {
-                return Some(is_sync);
+            if let Role::Picture { is_sync, order } = self.role(&unit[..unit.len() - zeros]) {
+                return Some((is_sync, order));
             }
         }
         None
+    }
+
+    /// The same of units with lengths of so many bytes before them.
+    pub fn picture_by_lengths(&mut self, mut head: &[u8], length_bytes: usize) -> Option<(bool, (u64, i64))> {
+        while let Some((length, rest)) = head.split_at_checked(length_bytes) {
+            let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+            let (unit, after) = rest.split_at(length.min(rest.len()));
+            if let Role::Picture { is_sync, order } = self.role(unit) {
+                return Some((is_sync, order));
+            }
+            head = after;
+        }
+        None
+    }
+
+    /// Takes a unit, such as a parameter set.
+    pub fn take(&mut self, unit: &[u8]) {
+        self.role(unit);
+    }
+
+    fn role(&mut self, unit: &[u8]) -> Role {
+        match &mut self.0 {
+            Pictures::H264(pictures) => pictures.role(unit),
+            Pictures::H265(pictures) => pictures.role(unit),
+        }
+    }
+
+    /// Whether there have been parameter sets.
+    pub fn has_sets(&self) -> bool {
+        match &self.0 {
+            Pictures::H264(pictures) => pictures.has_sets(),
+            Pictures::H265(pictures) => pictures.has_sets(),
+        }
     }
 
     /// With the parameter sets that there have been.
