@@ -37,10 +37,13 @@ const FIRST_BOXES: [&[u8; 4]; 14] = [
     b"emsg", b"prft", b"udta",
 ];
 
+/// What tells all kinds that begin with a name or a number of their own.
+const KNOWN_BYTES: usize = 24;
+
 const EBML: &[u8] = &[0x1A, 0x45, 0xDF, 0xA3];
 
 /// What other media files begin with, where in them, and what they are called.
-const OTHERS: [(usize, &[u8], &str); 23] = [
+const OTHERS: &[(usize, &[u8], &str)] = &[
     (0, &[0x30, 0x26, 0xB2, 0x75, 0x8E, 0x66, 0xCF, 0x11], "ASF (WMV, WMA)"),
     (0, &[0, 0, 1, 0xBA], PROGRAM_STREAM),
     (0, &[0, 0, 1, 0xBB], PROGRAM_STREAM),
@@ -64,12 +67,33 @@ const OTHERS: [(usize, &[u8], &str); 23] = [
     (0, b"DHAV", "a Dahua recording"),
     (0, b"IMKH", "a Hikvision recording"),
     (0, &[0x0B, 0x77], "raw AC-3"),
+    (0, &[0x7F, 0xFE, 0x80, 0x01], "raw DTS"),
+    (4, &[0xF8, 0x72, 0x6F, 0xBA], "raw TrueHD"),
+    (4, &[0xF8, 0x72, 0x6F, 0xBB], "raw MLP"),
+    (0, b"riff\x2E\x91\xCF\x11", "Wave64"),
+    (0, b"TTA1", "TTA"),
+    (0, b"DSD ", "DSF"),
+    (0, b"Creative Voice File", "VOC"),
+    (0, &[0x1F, 0x07, 0x00], "raw DV"),
+    (0, &[0x12, 0x00, 0x0A], "raw AV1"),
+    (0, b"BBCD", "raw Dirac"),
+    (0, &[0, 0, 0, 0, 1, 0xBC], "GXF"),
+    (0, &[0xB7, 0xD8, 0x00, 0x20], "WTV"),
+    (0, b"FWS", "Flash (SWF)"),
+    (0, b"CWS", "Flash (SWF)"),
+    (0, b"FILM", "Sega FILM"),
+    (0, b"GIF8", "GIF"),
+    (0, b"\x89PNG", "PNG"),
+    (0, &[0xFF, 0xD8, 0xFF], "JPEG, or Motion JPEG without a container"),
+    (8, b"WEBP", "WebP"),
+    (0, b"II*\0", "TIFF"),
+    (0, b"MM\0*", "TIFF"),
 ];
 
 const PROGRAM_STREAM: &str = "an MPEG program stream (MPG, VOB)";
 
 pub(crate) fn of(source: &mut Source) -> Result<Kind> {
-    let begin = source.up_to(0, 24)?;
+    let begin = source.up_to(0, KNOWN_BYTES)?;
     if begin.get(4..8).is_some_and(|name| FIRST_BOXES.iter().any(|one| name == *one)) {
         return Ok(Kind::Mp4);
     }
@@ -104,6 +128,13 @@ pub(crate) fn of(source: &mut Source) -> Result<Kind> {
         Some(Codec::H265) => Ok(Kind::H265),
         None => Err(Error::UnknownKind),
     }
+}
+
+/// Whether what is there is too little to tell the kind, so that it may be a recording that has only just begun: less than any kind
+/// begins with, or a first packet of a transport stream.
+pub(crate) fn is_open(source: &mut Source) -> Result<bool> {
+    let begin = source.up_to(0, 2 * transport::STRIDE_MAX)?;
+    Ok(begin.len() < KNOWN_BYTES || transport::may_be_first_packet(begin))
 }
 
 /// Where ID3 tags end; there are several at times.

@@ -307,6 +307,12 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// How long the longest track is.
+    pub fn duration_ns(&self) -> u64 {
+        let lasts = self.tracks.iter().map(|track| track.end_ns().saturating_sub(track.begin_ns()));
+        lasts.max().unwrap_or_default().max(0) as u64
+    }
+
     /// When the first track begins; 0 if that is before 0.
     pub fn begin_ns(&self) -> i64 {
         self.tracks.iter().map(Track::begin_ns).min().unwrap_or_default().max(0)

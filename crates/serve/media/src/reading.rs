@@ -8,6 +8,7 @@
 //!
 //! Each [`Media`] of a reading has the tracks and the beginning of the first one, so what plays in one goes on in the next.
 
+use crate::elementary::Begun;
 use crate::error::{Error, Result};
 use crate::kind::{self, Kind};
 use crate::media::{Found, Media, Streams, Track};
@@ -19,14 +20,22 @@ use crate::{
 /// After so many bytes, tracks without samples are not waited for.
 const EARLY_BYTES: u64 = 64 << 20;
 
+/// At the end of a file that is being written, tracks without samples are not waited for once there is so much of others.
+const EARLY_NS: u64 = 5_000_000_000;
+
 /// What is known of a file, and how far it has been read.
 pub struct Reading {
     pass: Pass,
     /// The numbers of the tracks, and the beginning, of what was given out first.
     first: Option<(Vec<u64>, i64)>,
+    streams: Streams,
+    /// Whether all that the file had was read.
+    is_at_end: bool,
 }
 
 enum Pass {
+    /// There is too little to tell what it is: a recording may have only just begun.
+    TooEarly,
     Mp4(mp4::Pass),
     Matroska(Box<matroska::Pass>),
     Elementary(Box<elementary::Pass>),
@@ -37,20 +46,8 @@ enum Pass {
 impl Reading {
     /// Finds out what a file is.
     pub fn begin(file: &dyn ReadAt, streams: Streams) -> Result<Self> {
-        let mut source = Source::new(file)?;
-        let source = &mut source;
-        let pass = match (kind::of(source)?, streams) {
-            (Kind::Mp4, _) => Pass::Mp4(mp4::Pass::new(source)),
-            (Kind::Matroska, _) => Pass::Matroska(Box::new(matroska::Pass::new(source)?)),
-            (Kind::Transport { from, layout }, Streams::AsTracks) => {
-                let pass = elementary::Pass::new(source, from, layout)?;
-                pass.map_or(Pass::Whole(Kind::Transport { from, layout }), |pass| {
-                    Pass::Elementary(Box::new(pass))
-                })
-            }
-            (kind, _) => Pass::Whole(kind),
-        };
-        Ok(Self { pass, first: None })
+        let pass = Pass::begin(&mut Source::new(file)?, streams, false)?.unwrap_or(Pass::TooEarly);
+        Ok(Self { pass, first: None, streams, is_at_end: false })
     }
 
     /// Whether files of this kind are read part by part, and followed while they grow.
@@ -64,7 +61,7 @@ impl Reading {
             Pass::Mp4(pass) => pass.at(),
             Pass::Matroska(pass) => pass.at(),
             Pass::Elementary(pass) => pass.at(),
-            Pass::Whole(_) => 0,
+            Pass::Whole(_) | Pass::TooEarly => 0,
         }
     }
 
@@ -73,7 +70,7 @@ impl Reading {
         Ok(match &self.pass {
             Pass::Mp4(pass) => pass.is_closed(),
             Pass::Matroska(pass) => pass.is_closed(&Source::new(file)?),
-            Pass::Elementary(_) => false,
+            Pass::Elementary(_) | Pass::TooEarly => false,
             Pass::Whole(_) => true,
         })
     }
@@ -83,20 +80,25 @@ impl Reading {
         match &self.pass {
             Pass::Matroska(pass) => Ok(pass.told_ns()),
             Pass::Elementary(pass) => pass.told_ns(&mut Source::new(file)?),
-            Pass::Mp4(_) | Pass::Whole(_) => Ok(None),
+            Pass::Mp4(_) | Pass::Whole(_) | Pass::TooEarly => Ok(None),
         }
     }
 
     /// Reads so many bytes more, or a little more than that; returns whether the file has ended before.
     pub fn go_on(&mut self, file: &dyn ReadAt, bytes: u64) -> Result<bool> {
         let mut source = Source::new(file)?;
-        let until = self.at().saturating_add(bytes);
-        match &mut self.pass {
-            Pass::Mp4(pass) => pass.go_on(&mut source, until),
-            Pass::Matroska(pass) => pass.go_on(&mut source, until),
-            Pass::Elementary(pass) => pass.go_on(&mut source, until, self.first.is_none()),
-            Pass::Whole(_) => Ok(true),
+        if let Pass::TooEarly = self.pass {
+            let Some(pass) = Pass::begin(&mut source, self.streams, false)? else { return Ok(true) };
+            self.pass = pass;
         }
+        let until = self.at().saturating_add(bytes);
+        self.is_at_end = match &mut self.pass {
+            Pass::Mp4(pass) => pass.go_on(&mut source, until)?,
+            Pass::Matroska(pass) => pass.go_on(&mut source, until)?,
+            Pass::Elementary(pass) => pass.go_on(&mut source, until, self.first.is_none())?,
+            Pass::Whole(_) | Pass::TooEarly => true,
+        };
+        Ok(self.is_at_end)
     }
 
     /// What has been found; `None` while some track may have its first sample yet to come.
@@ -107,13 +109,13 @@ impl Reading {
             Pass::Matroska(pass) => pass.found(&source),
             Pass::Elementary(pass) if pass.lacks_key_frames() => return Ok(None),
             Pass::Elementary(pass) => pass.found(),
-            Pass::Whole(_) => return Ok(None),
+            Pass::Whole(_) | Pass::TooEarly => return Ok(None),
         };
         let found = match found {
             Err(Error::Truncated { .. } | Error::Encrypted) => return Ok(None),
             found => found?,
         };
-        let is_early = self.at() < EARLY_BYTES;
+        let is_early = self.at() < EARLY_BYTES && !(self.is_at_end && found.duration_ns() >= EARLY_NS);
         if self.first.is_none() && (found.tracks.is_empty() || (found.waiting > 0 && is_early)) {
             return Ok(None);
         }
@@ -124,7 +126,11 @@ impl Reading {
     pub fn end(&mut self, file: &dyn ReadAt) -> Result<Media> {
         let mut source = Source::new(file)?;
         let source = &mut source;
+        if let Pass::TooEarly = self.pass {
+            self.pass = Pass::begin(source, self.streams, true)?.ok_or(Error::UnknownKind)?;
+        }
         let found = match &mut self.pass {
+            Pass::TooEarly => Err(Error::UnknownKind),
             Pass::Mp4(pass) => {
                 pass.go_on(source, u64::MAX)?;
                 pass.end(source)?;
@@ -164,6 +170,32 @@ impl Reading {
         let media = Media::begun_at(found, begin_ns)?;
         self.first.get_or_insert((numbers, begin_ns));
         Ok(media)
+    }
+}
+
+impl Pass {
+    /// `None` if there is too little to tell what the file is, and `is_all` does not say that no more is to come.
+    fn begin(source: &mut Source, streams: Streams, is_all: bool) -> Result<Option<Self>> {
+        match Self::of_kind(source, streams, is_all) {
+            Err(Error::UnknownKind) if !is_all && kind::is_open(source)? => Ok(None),
+            Err(Error::Truncated { .. }) if !is_all => Ok(None),
+            pass => pass,
+        }
+    }
+
+    fn of_kind(source: &mut Source, streams: Streams, is_all: bool) -> Result<Option<Self>> {
+        Ok(Some(match (kind::of(source)?, streams) {
+            (Kind::Mp4, _) => Self::Mp4(mp4::Pass::new(source)),
+            (Kind::Matroska, _) => Self::Matroska(Box::new(matroska::Pass::new(source)?)),
+            (Kind::Transport { from, layout }, Streams::AsTracks) => {
+                match elementary::Pass::begin(source, from, layout, is_all)? {
+                    Begun::Tracks(pass) => Self::Elementary(pass),
+                    Begun::AsItIs => Self::Whole(Kind::Transport { from, layout }),
+                    Begun::TooEarly => return Ok(None),
+                }
+            }
+            (kind, _) => Self::Whole(kind),
+        }))
     }
 }
 

@@ -67,6 +67,16 @@ impl Layout {
     }
 }
 
+/// The longest way from one packet to the next.
+pub(crate) const STRIDE_MAX: usize = 204;
+
+/// Whether bytes begin with a packet, with the time of its arrival before it or without, that is not followed by another one yet.
+pub(crate) fn may_be_first_packet(bytes: &[u8]) -> bool {
+    const TIME_BYTES: usize = 4;
+    let begins = |from: usize| bytes.get(from).is_some_and(|byte| Packet::is_sync_byte(*byte));
+    bytes.len() <= STRIDE_MAX && (begins(0) || begins(TIME_BYTES))
+}
+
 /// Where the first packet begins and how packets lie, if this is a transport stream. It may begin amid a packet.
 pub(crate) fn first_packet(source: &mut Source) -> Result<Option<(u64, Layout)>> {
     for layout in LAYOUTS {

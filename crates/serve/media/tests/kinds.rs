@@ -23,6 +23,9 @@ fn files_of_other_kinds_are_refused_by_their_names() {
         ("a.nut", format!("{H264} -c:a aac"), "NUT"),
         ("a.flac", format!("{SOUND} flac"), "FLAC"),
         ("a.wmv", "-c:v wmv2 -c:a wmav2".to_owned(), "ASF"),
+        ("a.mjpeg", "-map 0:v -c:v mjpeg".to_owned(), "JPEG, or Motion JPEG"),
+        ("a.gif", "-map 0:v -c:v gif".to_owned(), "GIF"),
+        ("a.dts", format!("{SOUND} dca -strict -2"), "raw DTS"),
     ] {
         let error = Media::open(folder.encode(1, &options, name)).expect_err(name).to_string();
         assert!(error.contains(&format!("it is {called}")) || error.contains(called), "{name}: {error}");

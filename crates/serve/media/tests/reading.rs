@@ -28,16 +28,12 @@ fn an_index_grows_with_its_file_and_has_all_samples_in_the_end() {
         let all = Media::read(&whole).expect(name);
         // The file grows by parts of any length, which end amid packets, elements and boxes.
         for part in [whole.len(), 997 * 17, 31_337] {
-            let mut reading = None;
+            // Nothing of it is there.
+            let mut reading = Reading::begin(&Vec::new(), Streams::AsTracks).expect(name);
             let mut before: Vec<Vec<_>> = vec![Vec::new(); all.tracks().len()];
             let mut longer = 0;
             for end in (part..whole.len() + part).step_by(part) {
                 let file = whole[..end.min(whole.len())].to_vec();
-                if reading.is_none() {
-                    // Its beginning may not be enough to know what it is.
-                    reading = Reading::begin(&file, Streams::AsTracks).ok();
-                }
-                let Some(reading) = &mut reading else { continue };
                 // Files that are whole are read in parts all the same.
                 while !reading.go_on(&file, 10_000).expect(name) {}
                 let Some(media) = reading.so_far(&file).expect(name) else { continue };
@@ -50,7 +46,6 @@ fn an_index_grows_with_its_file_and_has_all_samples_in_the_end() {
                 }
             }
             assert!(part == whole.len() || longer > 2, "{name}: it grew {longer} times");
-            let mut reading = reading.expect(name);
             let last = reading.end(&whole).expect(name);
             for (track, before) in before.iter().enumerate() {
                 let got = samples(&last, track);
@@ -59,6 +54,40 @@ fn an_index_grows_with_its_file_and_has_all_samples_in_the_end() {
             }
             assert_eq!(last.duration_ns(), all.duration_ns(), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_recording_that_has_only_just_begun_is_waited_for() {
+    let Some(folder) = folder("a_recording_that_has_only_just_begun_is_waited_for") else { return };
+    for (name, options) in [
+        ("a.ts", format!("{H264} -c:a aac")),
+        ("a.m2ts", format!("{H264} -c:a aac -f mpegts -mpegts_m2ts_mode 1")),
+        ("live.mkv", format!("{H264} -c:a aac -live 1")),
+        ("a.mp4", format!("{H264} -c:a aac -g 5 -movflags frag_keyframe+empty_moov+default_base_moof")),
+    ] {
+        let whole = std::fs::read(folder.encode(2, &options, name)).expect("a file");
+        let all = Media::read(&whole).expect(name);
+        for bytes in [0, 1, 7, 23, 100, 188, 192, 300, 376, 377, 500, 600, 752, 1000, 1200] {
+            let begun = whole[..bytes].to_vec();
+            let mut reading = Reading::begin(&begun, Streams::AsTracks).expect(name);
+            assert!(reading.go_on(&begun, u64::MAX).expect(name), "{name}: {bytes} bytes");
+            assert!(
+                reading.is_in_parts() && !reading.is_closed(&begun).expect(name),
+                "{name}: {bytes} bytes"
+            );
+            assert!(reading.so_far(&begun).expect(name).is_none(), "{name}: {bytes} bytes");
+            while !reading.go_on(&whole, 10_000).expect(name) {}
+            let last = reading.end(&whole).expect(name);
+            assert_eq!(last.tracks().len(), 2, "{name}: {bytes} bytes");
+            for track in 0..2 {
+                assert_eq!(samples(&last, track), samples(&all, track), "{name}: {bytes} bytes");
+            }
+        }
+    }
+    // What cannot be such a recording is refused at once.
+    for begun in [b"a text that is longer than what any kind of file begins with".to_vec(), vec![0; 500]] {
+        assert!(Reading::begin(&begun, Streams::AsTracks).is_err());
     }
 }
 

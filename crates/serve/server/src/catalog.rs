@@ -369,10 +369,6 @@ impl Catalog {
         let media = Arc::new(self.read(&found.path, file, subject, patience)?);
         match patience {
             Patience::Endless => self.remember(&found.path, subject, &media),
-            // A recording has to be followed.
-            Patience::Short if media.may_grow() && pass::is_recent(&subject.identity) => {
-                return Err(NotOpened::TakesLong);
-            }
             // A file that is read in no time is not worth a place on the disk.
             Patience::Short => self.keep(subject, media.clone()),
         }
@@ -391,10 +387,12 @@ impl Catalog {
         if is_large && Media::takes_a_pass(&patient).is_ok_and(|takes| takes) {
             return Err(NotOpened::TakesLong);
         }
-        Media::read_as(&patient as &dyn ReadAt, subject.streams).map_err(|error| match error {
+        let may_grow = patience == Patience::Short && pass::is_recent(&subject.identity);
+        let media = read_all(&patient, subject.streams, may_grow).map_err(|error| match error {
             forebay_media::Error::Unreadable(error) if is_impatient(&error) => NotOpened::TakesLong,
             error => self.failure(path, subject, error).into(),
-        })
+        })?;
+        media.ok_or(NotOpened::TakesLong)
     }
 
     /// Why a file is not served, which is remembered unless it cannot be read.
@@ -451,6 +449,22 @@ impl Opened {
         };
         tracks.iter().filter_map(of_track).sum()
     }
+}
+
+/// `None` if it may be a recording that goes on, or has only just begun: that has to be followed.
+fn read_all(
+    file: &dyn ReadAt,
+    streams: Streams,
+    may_grow: bool,
+) -> Result<Option<Media>, forebay_media::Error> {
+    let mut reading = Reading::begin(file, streams)?;
+    if may_grow && reading.is_in_parts() {
+        while !reading.go_on(file, u64::MAX)? {}
+        if !reading.is_closed(file)? {
+            return Ok(None);
+        }
+    }
+    reading.end(file).map(Some)
 }
 
 fn is_playlist(path: &str) -> bool {

@@ -84,6 +84,33 @@ fn who_plays_a_recording_goes_on_into_what_is_appended() {
 }
 
 #[test]
+fn who_asks_for_a_recording_before_it_has_pictures_gets_all_of_its_tracks() {
+    let Some(films) = Folder::new("who_asks_for_a_recording_before_it_has_pictures_gets_all_of_its_tracks")
+    else {
+        return;
+    };
+    let beside = Folder::empty();
+    let server = Server::start(beside.root());
+    let fragments = format!("{H264} -c:a aac -movflags frag_keyframe+empty_moov+default_base_moof");
+    let sound = format!("{H264} -c:a aac");
+    for (name, options) in [("a.ts", sound.as_str()), ("a.mp4", &fragments)] {
+        let whole = fs::read(films.encode(2, options, name)).expect("a film");
+        for begun in [0, 188, 600] {
+            let name = format!("{begun}{name}");
+            fs::write(beside.path(&name), &whole[..begun]).expect("its beginning");
+            let mut client = server.connect();
+            client.send("DESCRIBE", &name, "");
+            let mut file = OpenOptions::new().append(true).open(beside.path(&name)).expect("a recording");
+            file.write_all(&whole[begun..]).expect("it grows");
+            let described = client.response();
+            assert_eq!(described.status, 200, "{name}");
+            let tracks = described.body.lines().filter(|line| line.starts_with("m=")).count();
+            assert_eq!(tracks, 2, "{name}: {}", described.body);
+        }
+    }
+}
+
+#[test]
 fn the_first_pictures_come_before_the_index_of_a_large_file_is_complete() {
     let test = "the_first_pictures_come_before_the_index_of_a_large_file_is_complete";
     let Some(films) = Folder::new(test) else { return };

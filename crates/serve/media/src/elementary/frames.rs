@@ -32,6 +32,15 @@ struct Header {
 }
 
 impl Sort {
+    /// Whose frames bytes begin with: one, and the beginning of another as far as there are bytes.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        [Self::Adts, Self::MpegAudio, Self::Ac3].into_iter().find(|sort| {
+            let wanted = sort.header_bytes();
+            let parse = |at: usize| sort.parse(bytes.get(at..at + wanted)?);
+            parse(0).is_some_and(|first| bytes.len() < first.bytes + wanted || parse(first.bytes).is_some())
+        })
+    }
+
     fn header_bytes(self) -> usize {
         match self {
             Self::Adts => adts::HEADER_BYTES,

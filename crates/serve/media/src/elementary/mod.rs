@@ -39,11 +39,26 @@ use units::Units;
 /// How far the tables of a stream may be from its beginning.
 const TABLES_BYTES_MAX: u64 = 16 << 20;
 
+/// After so much of a stream, the maps are enough that have come by then.
+const MAPS_BYTES_MAX: u64 = 1 << 20;
+
+/// What is looked at of private data: two frames of sound, mostly.
+const PRIVATE_BYTES: usize = 4 << 10;
+
 /// How many streams of a program are looked at.
 const STREAMS_MAX: usize = 64;
 
 /// Numbers that streams may have.
 const PIDS: usize = 1 << 13;
+
+/// What becomes of a stream by its tables.
+pub(crate) enum Begun {
+    Tracks(Box<Pass>),
+    /// It is better served as it is, since some of its pictures have no payload format here, or since it has no tables.
+    AsItIs,
+    /// Its tables have not come yet.
+    TooEarly,
+}
 
 /// The pass through all packets of a program.
 pub(crate) struct Pass {
@@ -54,11 +69,37 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// `None` if all of the stream is better served as it is, since some of its pictures have no payload format here.
-    pub fn new(source: &mut Source, from: u64, layout: Layout) -> Result<Option<Self>> {
-        let Some(program) = find_program(source, from, layout)? else { return Ok(None) };
+    /// `is_all` says that no more of the stream is to come.
+    pub fn begin(source: &mut Source, from: u64, layout: Layout, is_all: bool) -> Result<Begun> {
+        let (tables, read_bytes) = read_tables(source, from, layout)?;
+        let are_enough = tables.are_complete() || read_bytes >= TABLES_BYTES_MAX;
+        // Maps may be missing for ever where a program was taken out of many.
+        let has_some = read_bytes >= MAPS_BYTES_MAX && tables.has_program();
+        if !(is_all || are_enough || has_some) {
+            return Ok(Begun::TooEarly);
+        }
+        let Some(mut program) = tables.finish().filter(|program| !program.has_other_pictures) else {
+            return Ok(Begun::AsItIs);
+        };
+        for stream in std::mem::take(&mut program.streams) {
+            let coding = match stream.coding {
+                Coding::Private => match private_coding(source, from, layout, stream.pid)? {
+                    Private::Coded(coding) => Some(coding),
+                    Private::NotYet if !is_all => return Ok(Begun::TooEarly),
+                    Private::Other | Private::NotYet => None,
+                },
+                coding => Some(coding),
+            };
+            match coding {
+                Some(coding) => program.streams.push(tables::Stream { coding, ..stream }),
+                None => program.left_out.push("private data of which nothing is told".to_owned()),
+            }
+        }
+        if program.streams.is_empty() {
+            return Ok(Begun::AsItIs);
+        }
         let scan = Scan::new(&program, from, Begin::AtKeyFrames);
-        Ok(Some(Self { from, layout, program, scan }))
+        Ok(Begun::Tracks(Box::new(Self { from, layout, program, scan })))
     }
 
     pub fn at(&self) -> u64 {
@@ -108,8 +149,8 @@ impl Pass {
     }
 }
 
-/// The first program with streams that can be served, if all of its pictures can.
-fn find_program(source: &mut Source, from: u64, layout: Layout) -> Result<Option<Program>> {
+/// The tables near the beginning, and how much has been read for them.
+fn read_tables(source: &mut Source, from: u64, layout: Layout) -> Result<(Tables, u64)> {
     let mut tables = Tables::default();
     let end = from.saturating_add(TABLES_BYTES_MAX);
     let mut at = from;
@@ -125,7 +166,50 @@ fn find_program(source: &mut Source, from: u64, layout: Layout) -> Result<Option
         tables.take(&packet);
         at += layout.stride;
     }
-    Ok(tables.finish().filter(|program| !program.has_other_pictures))
+    Ok((tables, at - from))
+}
+
+/// What private data is.
+enum Private {
+    Coded(Coding),
+    Other,
+    /// What the file has of it is too little to tell.
+    NotYet,
+}
+
+/// What private data is, by its beginning.
+fn private_coding(source: &mut Source, from: u64, layout: Layout, pid: u16) -> Result<Private> {
+    let mut payloads = Payloads::default();
+    let mut begin: Option<Vec<u8>> = None;
+    let mut at = from;
+    while at < from.saturating_add(MAPS_BYTES_MAX) {
+        let bytes = source.up_to(at, PACKET_BYTES)?;
+        if bytes.len() < PACKET_BYTES {
+            return Ok(if begin.is_some() { told(begin) } else { Private::NotYet });
+        }
+        if Packet::try_new(bytes).is_none() {
+            at = next_packet(source, at, layout)?;
+            continue;
+        }
+        if let Some(payload) = payloads.payload(bytes, pid) {
+            if payload.header.is_some() {
+                begin.get_or_insert_default();
+            }
+            if let Some(begin) = &mut begin {
+                begin.extend(&bytes[payload.range]);
+            }
+            if begin.as_ref().is_some_and(|begin| begin.len() >= PRIVATE_BYTES) {
+                break;
+            }
+        }
+        at += layout.stride;
+    }
+    Ok(told(begin))
+}
+
+fn told(begin: Option<Vec<u8>>) -> Private {
+    let sort = frames::Sort::of(&begin.unwrap_or_default());
+    sort.map_or(Private::Other, |sort| Private::Coded(Coding::Sound(sort)))
 }
 
 /// Which pictures are taken to be key frames.
@@ -272,6 +356,8 @@ impl Stream {
             Coding::H265 => Parser::Pictures(Box::new(Pictures::new(PictureCodec::H265, begin))),
             Coding::Sound(sort) => Parser::Frames(Box::new(Frames::new(sort))),
             Coding::Klv { has_cells } => Parser::Units(Box::new(Units::new(has_cells))),
+            // Private data is looked into before.
+            Coding::Private => Parser::Units(Box::new(Units::new(false))),
         };
         let language = told.language.clone();
         Self { pid: told.pid, name: told.coding.name(), language, payloads: Payloads::default(), parser }

@@ -25,6 +25,8 @@ pub(super) enum Coding {
         /// Whether each unit has a header of its own (SMPTE ST 1402, synchronous).
         has_cells: bool,
     },
+    /// Private data of which nothing is told. Blu-ray discs' kind of stream has sound so that they have no type for.
+    Private,
 }
 
 impl Coding {
@@ -36,6 +38,7 @@ impl Coding {
             Self::Sound(Sort::MpegAudio) => "MPEG audio",
             Self::Sound(Sort::Ac3) => "AC-3",
             Self::Klv { .. } => "KLV",
+            Self::Private => "private data",
         }
     }
 }
@@ -69,6 +72,11 @@ pub(super) struct Tables {
 impl Tables {
     pub fn are_complete(&self) -> bool {
         self.programs.as_ref().is_some_and(|programs| programs.iter().all(|(.., program)| program.is_some()))
+    }
+
+    /// Whether some map is there.
+    pub fn has_program(&self) -> bool {
+        self.programs.iter().flatten().any(|(.., program)| program.is_some())
     }
 
     pub fn take(&mut self, packet: &Packet) {
@@ -158,6 +166,7 @@ fn coding(kind: u8, descriptors: &[u8]) -> Result<Coding, String> {
         (0x06, Some(b"KLVA")) => Ok(Coding::Klv { has_cells: false }),
         (0x15, Some(b"KLVA") | None) => Ok(Coding::Klv { has_cells: true }),
         (0x06, _) if has(AC3) || has(EAC3) => Ok(Coding::Sound(Sort::Ac3)),
+        (0x06, None) if descriptors.is_empty() || descriptors[0] == LANGUAGE => Ok(Coding::Private),
         (0x01 | 0x02, _) => Err("MPEG-1 or MPEG-2 video".to_owned()),
         (0x10, _) => Err("MPEG-4 part 2 in a transport stream".to_owned()),
         (0x11, _) => Err("AAC in LATM".to_owned()),

@@ -93,6 +93,9 @@ impl Pass {
             let Some(element) = Element::read(source, self.at)?.filter(|element| element.start < end) else {
                 return Ok(true);
             };
+            if matches!(element.id, id::INFO | id::TRACKS) && element.end(source) > source.bytes() {
+                return Ok(true);
+            }
             self.at = match &mut self.cluster {
                 Some(cluster) => match cluster.take(source, &element, self.movie.as_mut())? {
                     Taken::All(next) => next,
@@ -143,18 +146,19 @@ impl Pass {
 
 /// The EBML header with its bytes, and the segment after it.
 fn first_segment(source: &mut Source) -> Result<(Vec<u8>, Element)> {
-    let damaged = Error::Damaged("its header cannot be read");
-    let Some(header) = Element::read(source, 0)? else { return Err(damaged) };
+    let missing = "the header";
+    let truncated = Error::Truncated { bytes: source.bytes(), missing };
+    let Some(header) = Element::read(source, 0)? else { return Err(truncated) };
     let bytes = header.copy(source, HEADER_BYTES_MAX)?;
     let mut at = bytes.len() as u64;
     while let Some(element) = Element::read(source, at)? {
         match (element.id, element.size) {
             (id::SEGMENT, _) => return Ok((bytes, element)),
             (id::VOID | id::CRC_32, Size::Known(size)) => at = element.content.saturating_add(size),
-            _ => break,
+            _ => return Err(Error::Damaged("its header cannot be read")),
         }
     }
-    Err(damaged)
+    Err(truncated)
 }
 
 struct Movie {

@@ -61,14 +61,14 @@ impl Pass {
     pub fn new(source: &Source) -> Self {
         let samples_max = samples_max(source.bytes());
         let samples_left = samples_max;
-        Self { movie: None, is_fragmented: false, is_closed: true, samples_max, samples_left, at: 0 }
+        Self { movie: None, is_fragmented: false, is_closed: false, samples_max, samples_left, at: 0 }
     }
 
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Whether all has been written: the table that a file has in the end is there.
+    /// Whether there is nothing to wait for: the table that a file has in the end is there, or what comes is of use only with it.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -82,7 +82,7 @@ impl Pass {
             let Some(found) = BoxAt::read(source, self.at)? else { return Ok(true) };
             let is_whole = match &found.name {
                 b"moof" => has_data(source, &found)?,
-                b"mfra" => found.end <= source.bytes(),
+                b"moov" | b"mfra" => found.end <= source.bytes(),
                 _ => true,
             };
             if !is_whole {
@@ -108,6 +108,8 @@ impl Pass {
                 fragments::read(movie, &content, found.start, source.bytes(), &mut self.samples_left)?;
                 self.is_fragmented = true;
             }
+            // Without tables before it, all of it is written before there are any.
+            b"mdat" if self.movie.is_none() => self.is_closed = true,
             b"mfra" => self.is_closed = true,
             _ => {}
         }
