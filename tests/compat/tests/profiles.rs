@@ -451,3 +451,86 @@ fn a_known_run_leaves_its_profile_as_it_is() {
     }
     assert!(run() > before, "other files have taught nothing");
 }
+
+/// A remote file system with what `fill` writes to it; says why where there is none.
+fn remote(test: &str, fill: impl FnOnce(&Path)) -> Option<SlowDisk> {
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        skip(test, "both sides run without forebay");
+        return None;
+    }
+    match SlowDisk::start(Profile::Remote, 0) {
+        Ok(disk) => {
+            disk.fill(fill).expect("fill the remote file system");
+            Some(disk)
+        }
+        Err(why) => {
+            skip(test, why.to_string());
+            None
+        }
+    }
+}
+
+/// A process opens 400 files for longer than the kernel keeps names. A replay that looked all of them up at once would have most of
+/// them looked up twice.
+#[test]
+fn names_of_a_remote_file_system_are_looked_up_shortly_before_they_are_needed() {
+    const NAME: &str = "replayed_remote_names";
+    const FILES: u64 = 400;
+    let fill = |root: &Path| {
+        (0..FILES).for_each(|number| fs::write(root.join(number.to_string()), "x").expect("write a file"));
+    };
+    let Some(disk) = remote(NAME, fill) else { return };
+    let state = State::new(NAME);
+    let path = state.path().to_str().expect("a path in UTF-8").to_owned();
+    let name = |number| disk.mount_point().join(format!("{number}")).display().to_string();
+    let argv: Vec<String> = ["cat".to_owned()].into_iter().chain((0..FILES).map(name)).collect();
+    let run = || {
+        disk.make_cold().expect("empty the caches of the file system");
+        disk.reset_stats().expect("count from zero");
+        let case = Case::new(NAME, &argv).env("XDG_STATE_HOME", &path);
+        assert_eq!(case.run(Side::With).status, 0);
+        disk.stats().expect("what was served")
+    };
+    let _recorded = run();
+    in_some_run(|| {
+        let served = run();
+        let is_replayed = served.in_flight_max > 8;
+        let is_near = served.look_ups < FILES * 5 / 4 && served.reads < FILES * 5 / 4;
+        if is_replayed && is_near { Ok(()) } else { Err(format!("{served:?}")) }
+    });
+}
+
+/// The dynamic loader maps a library, and the kernel forgets its name before the process ends.
+#[test]
+fn mapped_files_of_a_remote_file_system_are_recorded() {
+    const NAME: &str = "mapped_remote_file";
+    const SCRIPT: &str = "\
+import ctypes, os, sys, time
+os.stat(sys.argv[1])
+ctypes.CDLL(sys.argv[1])
+forgotten = time.monotonic() + 1.5
+while time.monotonic() < forgotten:
+    time.sleep(0.1)
+";
+    let Some(python) = find_program("python3".as_ref()) else {
+        return skip(NAME, "python3 is not installed");
+    };
+    let library = build_as("preloaded", Kind::Library);
+    let fill = |root: &Path| {
+        fs::copy(&library, root.join("library.so")).expect("copy a library");
+    };
+    let Some(disk) = remote(NAME, fill) else { return };
+    let state = State::new(NAME);
+    let path = state.path().to_str().expect("a path in UTF-8").to_owned();
+    let library = disk.mount_point().join("library.so").display().to_string();
+    disk.make_cold().expect("empty the caches of the file system");
+    let argv = [python.display().to_string(), "-c".to_owned(), SCRIPT.to_owned(), library.clone()];
+    let case = Case::new(NAME, &argv).env("XDG_STATE_HOME", &path);
+    assert_eq!(case.run(Side::With).status, 0);
+    let files = state.files();
+    let profiles = files.iter().filter_map(|file| format::decode(&fs::read(file).ok()?).ok());
+    let has_data = profiles
+        .flat_map(|profile| profile.entries().to_vec())
+        .any(|entry| entry.path == library.as_bytes() && entry.identity.is_some() && !entry.spans.is_empty());
+    assert!(has_data, "{library} is not in the profile");
+}

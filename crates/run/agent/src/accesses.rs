@@ -284,7 +284,25 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
         // SAFETY: as above.
         let leads_above = unsafe { is_parent(path as *const u8) };
         opened(log, descriptor, place.filter(|_| !leads_above));
+    } else if let (0, Some(Place { place, is_new: true, .. })) = (result, place) {
+        // SAFETY: the caller's.
+        if let Some(told) = unsafe { soon_forgotten(call) } {
+            record_file(log, place, &told);
+        }
     }
+}
+
+/// What a call told of a file whose name the kernel may forget before the process ends and its mapped files are recorded. Names on
+/// block devices stay.
+///
+/// # Safety
+/// The kernel has just made the call, with success.
+unsafe fn soon_forgotten(call: &Call) -> Option<n::stat> {
+    const WHOLE: u32 = n::STATX_TYPE | n::STATX_INO | n::STATX_SIZE | n::STATX_MTIME;
+    let is_whole = call.number as u32 != n::__NR_statx || call.arguments[3] as u32 & WHOLE == WHOLE;
+    // SAFETY: the caller's.
+    let told = unsafe { attributes::told(call) }.filter(|_| is_whole)?;
+    (attributes::major_and_minor(told.st_dev).0 == 0).then_some(told)
 }
 
 /// Whether a path is `..`.
@@ -570,7 +588,7 @@ fn name<'a>(log: &'a AccessLog, path: &[u8]) -> Option<Place<'a>> {
     }
     let entry = Entry::new(&log.paths, Signature::call(Outcome::Named as u64).bytes(path).value());
     let place = entry.place().or_else(|| kept(entry, log.append_path(Outcome::Named, now(log), 0, path)))?;
-    Some(Place { entry, place })
+    Some(Place { entry, place, is_new: false })
 }
 
 /// Keeps the place of a new record. Where the log had none left, this process records no more.
@@ -591,6 +609,8 @@ fn now(log: &AccessLog) -> u32 {
 struct Place<'a> {
     entry: Entry<'a>,
     place: u32,
+    /// The path was recorded just now.
+    is_new: bool,
 }
 
 impl Place<'_> {
@@ -622,7 +642,7 @@ unsafe fn place_of(
     let (length, hash) = unsafe { measure(path, mix(base.into(), outcome as u64)) };
     let entry = Entry::new(&log.paths, hash);
     if let Some(place) = entry.place() {
-        return Some(Place { entry, place });
+        return Some(Place { entry, place, is_new: false });
     }
     if length > PATH_BYTES_MAX {
         return None;
@@ -630,7 +650,7 @@ unsafe fn place_of(
     // SAFETY: so many bytes were found before the terminator.
     let bytes = unsafe { core::slice::from_raw_parts(path, length) };
     let place = kept(entry, log.append_path(outcome, now(log), base, bytes))?;
-    Some(Place { entry, place })
+    Some(Place { entry, place, is_new: true })
 }
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

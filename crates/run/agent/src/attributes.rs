@@ -1,9 +1,11 @@
-//! Attributes of open files, as the kernel has them: a remote file system is not asked.
+//! Attributes of files, as the kernel has them or has told them: a remote file system is not asked.
 
 use core::mem::MaybeUninit;
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, sys};
+
+use crate::call::Call;
 
 /// What the kernel knows of the file of a descriptor.
 #[inline(never)]
@@ -21,6 +23,23 @@ pub fn of(descriptor: isize) -> Option<n::stat> {
     }
     // A filter of the program's may not know the call.
     if call::is(result, errno::EBADF) { None } else { ask(descriptor) }
+}
+
+/// What a call has told of a path. Of statx(2) that is only what it was asked for.
+///
+/// # Safety
+/// The kernel has just made the call, with success.
+pub unsafe fn told(call: &Call) -> Option<n::stat> {
+    let [_, b, c, _, e, _] = call.arguments;
+    let stat = match call.number as u32 {
+        n::__NR_stat | n::__NR_lstat => b as *const n::stat,
+        n::__NR_newfstatat => c as *const n::stat,
+        // SAFETY: the kernel has just filled the structure.
+        n::__NR_statx => return Some(as_stat(&unsafe { (e as *const n::statx).read_unaligned() })),
+        _ => return None,
+    };
+    // SAFETY: as above.
+    Some(unsafe { stat.read_unaligned() })
 }
 
 /// Asks the file system.

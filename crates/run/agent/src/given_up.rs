@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_policy::estimate::StallTime;
 use forebay_policy::price::REMOTE_WORTH_US;
 use forebay_protocol::layout::file_system;
-use forebay_sigsafe::general as n;
 
 use crate::call::Call;
 use crate::calls::Class;
@@ -52,24 +51,9 @@ unsafe fn device_of(call: &Call, class: Class, result: isize) -> Option<u64> {
     if matches!(class, Class::PathOpens | Class::PathAtOpens) {
         return attributes::of(result).map(|stat| stat.st_dev);
     }
-    let [_, b, c, _, e, _] = call.arguments;
     if result != 0 {
         return None;
     }
-    let stat = match call.number as u32 {
-        n::__NR_stat | n::__NR_lstat => b as *const n::stat,
-        n::__NR_newfstatat => c as *const n::stat,
-        n::__NR_statx => {
-            let found = e as *const n::statx;
-            // SAFETY: the kernel has just filled it.
-            let (major, minor) = unsafe {
-                let major = (&raw const (*found).stx_dev_major).read_unaligned();
-                (major, (&raw const (*found).stx_dev_minor).read_unaligned())
-            };
-            return Some(attributes::device(major, minor));
-        }
-        _ => return None,
-    };
-    // SAFETY: the kernel has just filled it.
-    Some(unsafe { (&raw const (*stat).st_dev).read_unaligned() })
+    // SAFETY: the caller's.
+    unsafe { attributes::told(call) }.map(|stat| stat.st_dev)
 }

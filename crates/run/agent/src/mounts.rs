@@ -1,8 +1,9 @@
-//! Kinds of file systems, by the list of mounts: no file system is asked.
+//! Reads the list of mounts for the kinds of file systems.
 
+use forebay_protocol::mounts::remote_device;
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::sys;
 use forebay_sigsafe::turn::Turn;
-use forebay_sigsafe::{sys, text};
 
 const BYTES: usize = 8192;
 /// Buffers of the list that are looked through.
@@ -12,10 +13,6 @@ const READER: usize = 1;
 
 /// In use while the list is read: so it is never in use in a forked child that becomes an original.
 static LIST: Turn<[u8; BYTES]> = Turn::new([0; BYTES]);
-
-/// File systems whose look-ups, opens and listings are requests to another process or machine, by the beginnings of their names.
-const REMOTE: [&[u8]; 10] =
-    [b"fuse", b"nfs", b"cifs", b"smb", b"9p", b"ceph", b"afs", b"lustre", b"gpfs", b"virtiofs"];
 
 /// Whether the file system on this device (`st_dev`) is remote; `None` where that cannot be told now.
 #[inline(never)]
@@ -60,16 +57,7 @@ pub fn is_remote(device: u64) -> Option<bool> {
     }
 }
 
-/// Whether the line is that of a remote file system on this device (proc_pid_mountinfo(5)).
+/// Whether the line is that of a remote file system on this device.
 fn is_line_of(line: &[u8], device: u64) -> bool {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let Some((major, rest)) = fields.nth(2).and_then(text::parse_decimal) else { return false };
-    let Some((minor, _)) = rest.split_first().and_then(|(_, minor)| text::parse_decimal(minor)) else {
-        return false;
-    };
-    if crate::attributes::device(major as u32, minor as u32) != device {
-        return false;
-    }
-    let Some(kind) = fields.skip_while(|field| *field != b"-").nth(1) else { return false };
-    REMOTE.into_iter().any(|name| kind.starts_with(name)) && kind != b"fusectl"
+    remote_device(line).is_some_and(|(major, minor)| crate::attributes::device(major, minor) == device)
 }

@@ -39,6 +39,14 @@ pub const fn matters(stall_us: u32) -> bool {
     stall_us.saturating_mul(LEAD_STALLS_MIN) <= LEAD_US_MIN
 }
 
+/// How far requests to a remote file system may be ahead of a program that came so far, `followed`, in the time `elapsed`: it
+/// should come to all of them within `kept`, because the kernel forgets their answers after that.
+#[must_use]
+pub const fn near(followed: u64, elapsed: u64, kept: u64) -> u64 {
+    let elapsed = if elapsed == 0 { 1 } else { elapsed };
+    (kept as u128 * followed as u128 / elapsed as u128) as u64
+}
+
 /// Pages that the original has not come to, as far as is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Lead {

@@ -36,6 +36,9 @@ pub const MEAN_WEIGHT: u32 = 3;
 /// A request to a remote file system that takes less is not worth hints, in microseconds. Measured with bindfs: a hint there is a
 /// look-up, an open, a read and a release, which together take the file system and the executor as much processor time.
 pub const REMOTE_WORTH_US: u64 = 200;
+/// Half of the time for which the kernel keeps names and attributes of remote file systems as a rule, in milliseconds: libfuse's
+/// default is a second, and others keep them longer.
+pub const REMOTE_KEPT_MS: u64 = 500;
 
 /// What the fork of a small process takes, in nanoseconds, until the process has been forked. Measured: 73 us for 1 MiB.
 pub const FORK_NS: u64 = 100_000;

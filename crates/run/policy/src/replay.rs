@@ -14,6 +14,9 @@
 //! order as long as the waits are worth it. Steps for nothing never cost more than the waits that were spared, and
 //! [`CREDIT_US_MAX`].
 
+use crate::lookahead::near;
+use crate::price::REMOTE_KEPT_MS;
+
 /// Steps that are carried out first, whatever they tell. Choice: the look-ups of a program's first libraries.
 pub const FIRST: usize = 32;
 /// One step in so many is a sample after that. Choice: what a replay for nothing costs, as a part of a whole one.
@@ -94,10 +97,83 @@ impl Pace {
         self.credit_us > 0
     }
 
-    /// Whether [`Self::take`] has another step now.
+    /// What [`Self::take`] would take now.
     #[must_use]
-    pub fn has_next(&self) -> bool {
-        self.clone().take().is_some()
+    pub fn next(&self) -> Option<usize> {
+        self.clone().take()
+    }
+}
+
+/// Where a program is in the recorded run that is replayed. All times are in microseconds since the start of a run.
+///
+/// The kernel soon forgets the names of a remote file system. A replay there keeps so near that the program follows in time
+/// ([`near`]). A program that needs nothing new is taken to go on as before. After two seconds it is not followed, because it may run
+/// where nothing is recorded.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    /// When the recorded run had the last needs.
+    last: [u64; LAST],
+    /// How far the program has come, as a time of the recorded run.
+    reached: u64,
+    /// Needs since then that were not foretold.
+    others: u32,
+    /// When the program last needed something.
+    heard: u64,
+    /// Times, and how far the program had come.
+    marks: [(u64, u64); 2],
+}
+
+/// A program that needs so many other things in a row is not the one of the profile. Choice: as many as judge a replay at first.
+const OTHERS_MAX: u32 = 64;
+/// A program has come as far as most of so many needs, because some come much sooner than they were foretold.
+const LAST: usize = 9;
+/// For so long the kernel keeps names.
+const KEPT_US: u64 = REMOTE_KEPT_MS * 1000;
+/// A program that needs nothing new for so long may be one without an agent. Choice: longer than a large library takes to load.
+const SILENT_US: u64 = 2_000_000;
+
+impl Follower {
+    /// From now on.
+    #[must_use]
+    pub const fn new(now: u64) -> Self {
+        Self { last: [0; LAST], reached: 0, others: 0, heard: now, marks: [(now, 0); 2] }
+    }
+
+    /// The program needed something for the first time, which the recorded run did at the time `foretold`, or never.
+    pub fn on_need(&mut self, at: u64, foretold: Option<u64>) {
+        self.heard = self.heard.max(at);
+        let Some(foretold) = foretold else {
+            self.others = self.others.saturating_add(1);
+            return;
+        };
+        self.others = 0;
+        self.last.rotate_left(1);
+        self.last[LAST - 1] = foretold;
+        let mut sorted = self.last;
+        sorted.sort_unstable();
+        self.reached = self.reached.max(sorted[LAST / 2]);
+        let [_, newer] = self.marks;
+        if at.saturating_sub(newer.0) >= KEPT_US / 2 {
+            self.marks = [newer, (at, self.reached)];
+        }
+    }
+
+    /// Whether it needs other things than were foretold.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        self.others >= OTHERS_MAX
+    }
+
+    /// Up to which time of the recorded run its needs may be met now. `None` where all may be. The program is as fast as that run at
+    /// least.
+    #[must_use]
+    pub fn end(&self, now: u64) -> Option<u64> {
+        let [(since, before), _] = self.marks;
+        let elapsed = now.saturating_sub(since).max(KEPT_US / 2);
+        let silent = now.saturating_sub(self.heard);
+        let kept = KEPT_US + silent;
+        let ahead = near(self.reached - before, elapsed, kept).max(kept);
+        (silent < SILENT_US).then(|| self.reached.saturating_add(ahead))
     }
 }
 
@@ -160,7 +236,7 @@ mod tests {
             pace.on_done(step, if step % 3 == 0 { WAIT_US } else { 0 });
         }
         assert_eq!(taken, (0..500).collect::<Vec<_>>());
-        assert!(!pace.has_next());
+        assert_eq!(pace.next(), None);
     }
 
     #[test]
@@ -209,6 +285,51 @@ mod tests {
             let asked = (FIRST + steps / APART + 1 + depth) as u64;
             prop_assert!(lost_us <= spared_us + u64::from(CREDIT_US_MAX) + asked * u64::from(STEP_US));
         }
+    }
+
+    #[test]
+    fn a_replay_is_as_far_ahead_as_the_program_comes_while_names_are_kept() {
+        let mut follower = Follower::new(10_000);
+        assert_eq!(follower.end(10_000), Some(KEPT_US));
+        // Four times as fast as the recorded run, and then as fast.
+        (0..1000).for_each(|need| follower.on_need(10_000 + 2_000 * need, Some(8_000 * need)));
+        let ahead = follower.end(2_010_000).unwrap() - 8_000_000;
+        assert!((3 * KEPT_US..=4 * KEPT_US).contains(&ahead), "{ahead}");
+        (0..200).for_each(|need| follower.on_need(2_010_000 + 8_000 * need, Some(8_000 * (1000 + need))));
+        let ahead = follower.end(3_610_000).unwrap() - 9_600_000;
+        assert!((KEPT_US / 2..=KEPT_US).contains(&ahead), "{ahead}");
+    }
+
+    #[test]
+    fn needs_in_another_order_move_the_end_little() {
+        let mut follower = Follower::new(0);
+        for need in 0..100 {
+            follower.on_need(1, Some(if need % 5 == 0 { 5_000_000 } else { 1_000 * need }));
+        }
+        let end = follower.end(1).unwrap();
+        assert!((KEPT_US..1_000_000).contains(&end), "{end}");
+        (0..20).for_each(|need| follower.on_need(2, Some(need)));
+        assert!(follower.end(2).unwrap() >= end);
+    }
+
+    #[test]
+    fn a_program_that_needs_nothing_new_is_not_followed_and_followed_again_later() {
+        let mut follower = Follower::new(0);
+        follower.on_need(100_000, Some(0));
+        assert!(follower.end(99_999 + SILENT_US).is_some());
+        assert_eq!(follower.end(100_000 + SILENT_US), None);
+        follower.on_need(2 * SILENT_US, Some(1));
+        assert!(follower.end(2 * SILENT_US).is_some());
+    }
+
+    #[test]
+    fn a_program_that_needs_other_things_is_lost() {
+        let mut follower = Follower::new(0);
+        (1..OTHERS_MAX).for_each(|at| follower.on_need(at.into(), None));
+        follower.on_need(100, Some(3));
+        assert!(!follower.is_lost());
+        (0..OTHERS_MAX).for_each(|_| follower.on_need(200, None));
+        assert!(follower.is_lost());
     }
 
     #[test]

@@ -11,4 +11,5 @@ pub mod access_log;
 pub mod executable;
 pub mod hint_log;
 pub mod layout;
+pub mod mounts;
 pub mod signature;

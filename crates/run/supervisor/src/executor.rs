@@ -5,6 +5,7 @@
 
 mod cells;
 mod fetch;
+mod follow;
 mod kernel_files;
 mod libraries;
 mod replay;
@@ -74,6 +75,8 @@ pub struct Fetch {
     pub path: Arc<[u8]>,
     /// What is wanted of it.
     pub wanted: Wanted,
+    /// When a recorded run needed it first, in microseconds since its start; else 0.
+    pub at_us: u32,
 }
 
 /// What is wanted of a path.
@@ -410,7 +413,7 @@ mod tests {
     }
 
     fn data(path: &Path, length: u64, expected: Option<Expected>) -> Fetch {
-        Fetch { path: bytes(path), wanted: Wanted::Data { offset: 0, length, expected } }
+        Fetch { path: bytes(path), wanted: Wanted::Data { offset: 0, length, expected }, at_us: 0 }
     }
 
     fn bytes(path: &Path) -> Arc<[u8]> {
@@ -449,9 +452,12 @@ mod tests {
         let fixture = Fixture::new();
         let files: Vec<PathBuf> =
             (0..20).map(|number| cold_file(&fixture.folder, &format!("{number}"), 300 << 10)).collect();
-        let missing =
-            Fetch { path: bytes(&fixture.folder.join("missing")), wanted: Wanted::LookUp { follow: true } };
-        let folder = Fetch { path: bytes(&fixture.folder), wanted: Wanted::Directory };
+        let missing = Fetch {
+            path: bytes(&fixture.folder.join("missing")),
+            wanted: Wanted::LookUp { follow: true },
+            at_us: 0,
+        };
+        let folder = Fetch { path: bytes(&fixture.folder), wanted: Wanted::Directory, at_us: 0 };
         let steps = [missing, folder].into_iter().chain(files.iter().map(|file| data(file, 300 << 10, None)));
         replay(&fixture, steps.collect());
         let figures = &fixture.channel.header().replay;
@@ -488,9 +494,9 @@ mod tests {
             Wanted::Data { offset: 0, length: 1, expected: None },
         ];
         let paths = [fifo.as_path(), Path::new("/"), Path::new("/proc/self/cwd/x"), Path::new("/dev/tty")];
-        let steps = paths
-            .iter()
-            .flat_map(|path| wanted.iter().map(|wanted| Fetch { path: bytes(path), wanted: wanted.clone() }));
+        let steps = paths.iter().flat_map(|path| {
+            wanted.iter().map(|wanted| Fetch { path: bytes(path), wanted: wanted.clone(), at_us: 0 })
+        });
         replay(&fixture, steps.collect());
         assert_eq!(open(&fifo, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).unwrap_err(), Errno::NXIO);
     }
@@ -520,6 +526,7 @@ mod tests {
         let look_up = |name: &str| Fetch {
             path: bytes(&fixture.folder.join(name)),
             wanted: Wanted::LookUp { follow: true },
+            at_us: 0,
         };
         let header = fixture.channel.header();
         header.leases.store(LEASES_UNKNOWN, Relaxed);

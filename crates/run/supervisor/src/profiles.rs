@@ -2,6 +2,7 @@
 //!
 //! What a profile is and what it learns is in `forebay_profile`.
 
+pub(crate) mod access;
 mod command;
 mod fault_samples;
 mod files;

@@ -3,6 +3,8 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use forebay_policy::inflight::{InflightLimit, LIMIT_MAX};
+use forebay_policy::lookahead;
+use forebay_policy::price::REMOTE_KEPT_MS;
 use forebay_protocol::hint_log::{Full, Producer};
 use forebay_protocol::layout::{
     CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint,
@@ -25,9 +27,6 @@ const LOOKED_AT_EVERY: u32 = 8;
 const QUEUE_PAUSES_MAX: u32 = 400;
 /// Pause while the original catches up.
 const PAUSE_US: i64 = 50;
-/// Half of the time for which the kernel keeps names and attributes of remote file systems as a rule: libfuse's default is a
-/// second, and others keep them longer.
-const KEPT_MS: u64 = 500;
 /// Entries of the log that a speculator may be ahead while it is not known how fast the original follows.
 const NEAR_MIN: u64 = 32;
 /// What it takes to be woken after a completion, with all processors idle.
@@ -112,11 +111,11 @@ pub fn keep_near(state: &mut State) {
         settle(state);
         let hints = &state.hints;
         let elapsed = ticks().wrapping_sub(hints.began_at);
-        let kept = state.header.ticks_per_second.load(Relaxed) / 1_000 * KEPT_MS;
-        let reached = (u128::from(kept) * u128::from(hints.consumed) / u128::from(elapsed.max(1))) as u64;
+        let kept = state.header.ticks_per_second.load(Relaxed) / 1_000 * REMOTE_KEPT_MS;
+        let near = lookahead::near(hints.consumed, elapsed, kept);
         let producer = Producer::new(state.slot, state.generation);
         let ahead = producer.position().wrapping_sub(hints.settled);
-        if ahead.saturating_sub(producer.found().count() as u64) < reached.max(NEAR_MIN) {
+        if ahead.saturating_sub(producer.found().count() as u64) < near.max(NEAR_MIN) {
             return;
         }
         await_consumption(state);

@@ -7,8 +7,11 @@ use std::{
 };
 
 use forebay_policy::{estimate::StallTime, inflight::InflightLimit};
-use forebay_protocol::layout::{Device, file_system};
-use rustix::fs::minor;
+use forebay_protocol::{
+    layout::{Device, file_system},
+    mounts::remote_device,
+};
+use rustix::fs::{makedev, minor};
 
 use super::{Begun, Ticket, lock, sharing::Sharing};
 use crate::ffi;
@@ -121,6 +124,21 @@ impl Gate {
         drop(waiting);
         given_up.iter().for_each(Ticket::finish);
     }
+}
+
+/// Learns whether the file system is remote, unless an agent has told that.
+pub(super) fn learn_kind(entry: &Device, device: u64) {
+    if entry.file_system.load(Relaxed) & file_system::KNOWN != 0 {
+        return;
+    }
+    // Paths in it may have any bytes.
+    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return };
+    let is_remote = mounts
+        .split(|byte| *byte == b'\n')
+        .filter_map(remote_device)
+        .any(|(major, minor)| makedev(major, minor) == device);
+    let kind = if is_remote { file_system::REMOTE } else { 0 };
+    entry.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
 }
 
 /// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.

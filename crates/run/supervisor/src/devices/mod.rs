@@ -19,7 +19,7 @@ use forebay_policy::{inflight::InflightLimit, price::REMOTE_WORTH_US};
 use forebay_protocol::layout::{Device, file_system};
 
 use crate::{channel::Channel, ffi};
-use gate::{DEPTH_UNKNOWN, Gate, served_at_once};
+use gate::{DEPTH_UNKNOWN, Gate, learn_kind, served_at_once};
 pub use sharing::Share;
 use sharing::Sharing;
 
@@ -192,7 +192,7 @@ impl Devices {
 
     /// Whether the device is known to be of a remote file system.
     pub fn is_remote(&self, device: u64) -> bool {
-        lock(&self.gates).get(&device).is_some_and(|gate| gate.is_remote())
+        self.gate_of(device).is_remote()
     }
 
     fn gate_of(&self, device: u64) -> Arc<Gate> {
@@ -206,8 +206,10 @@ impl Devices {
             let claimed = entry.id.compare_exchange(0, id, AcqRel, Acquire);
             claimed.map_or_else(|owner| owner == id, |_| true)
         };
+        let entry = header.devices.iter().find(claim).filter(|_| id != 0);
+        entry.into_iter().for_each(|entry| learn_kind(entry, device));
         Gate {
-            entry: header.devices.iter().find(claim).filter(|_| id != 0),
+            entry,
             device_ticks_min: header.stall_ticks_min.load(Relaxed),
             worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US,
             depth_first: self.depth_first,

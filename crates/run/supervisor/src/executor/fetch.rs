@@ -52,6 +52,8 @@ pub struct Done {
     pub waited: Option<Duration>,
     /// The file is another one than was expected.
     pub is_changed: bool,
+    /// The path was found on a remote file system.
+    pub is_remote: bool,
     /// Data that is in memory now.
     pub bytes: u64,
     /// What the file of a library says.
@@ -106,6 +108,7 @@ impl Fetcher {
     fn try_carry_out(&self, job: &Job, done: &mut Done) -> Result<(), Errno> {
         let (found, status) = self.find(job, done)?;
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
+        done.is_remote = self.devices.is_remote(device);
         if matches!(job.origin, Origin::Replay { .. }) && kernel_files::are_in(&found) {
             return Ok(());
         }

@@ -215,7 +215,7 @@ impl State {
         while let Some(place) = self.ready.pop_front() {
             let Some(file) = self.files.get_mut(place) else { continue };
             if let Some(path) = file.paths.pop_front() {
-                let fetch = Fetch { path, wanted: Wanted::Library };
+                let fetch = Fetch { path, wanted: Wanted::Library, at_us: 0 };
                 return Some(Next { file: Some(place), process: file.process, fetch });
             }
         }
@@ -236,6 +236,7 @@ impl State {
         let (inherited, process) = (inherited.clone(), *process);
         let parts = |ranges: Vec<(u64, u64)>| {
             let part = |(offset, length)| Fetch {
+                at_us: 0,
                 path: path.clone(),
                 wanted: Wanted::Data { offset, length, expected: None },
             };

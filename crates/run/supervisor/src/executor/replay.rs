@@ -6,12 +6,13 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{Acquire, Relaxed, SeqCst},
     },
+    thread,
 };
 
 use forebay_policy::replay::Pace;
 use forebay_protocol::layout::{GO, LEASES_UNKNOWN, replay};
 
-use super::{Done, Expected, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES};
+use super::{Done, Expected, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, follow::Reach};
 use crate::{channel::Channel, devices::Ticket};
 
 /// Jobs of replays come after all hints.
@@ -25,6 +26,7 @@ struct Inner {
     channel: Arc<Channel>,
     steps: Vec<Fetch>,
     progress: Mutex<Progress>,
+    reach: Reach,
 }
 
 struct Progress {
@@ -52,20 +54,20 @@ impl Replay {
         let state = if steps.is_empty() { replay::OVER } else { replay::ON };
         // The program may have stopped it already.
         let _ = figures.state.fetch_update(SeqCst, Relaxed, |now| (now != replay::STOPPED).then_some(state));
-        Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress) }))
+        Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress), reach: Reach::default() }))
     }
 
     /// The next step.
     pub fn take(&self) -> Option<Job> {
-        if !self.is_on() {
+        if !self.0.is_on() {
             return None;
         }
         let mut progress = self.0.progress();
-        let Turn { step, is_whole } = progress.next(|step| self.may_take(step))?;
+        let Turn { step, is_whole } = progress.next(&self.0)?;
         // An agent that stops the replay waits for what is under way then.
         let figures = &self.0.channel.header().replay;
         figures.under_way.fetch_add(1, SeqCst);
-        if !self.is_on() {
+        if !self.0.is_on() {
             figures.under_way.fetch_sub(1, SeqCst);
             if is_whole {
                 progress.postponed.push_front(step);
@@ -86,7 +88,7 @@ impl Replay {
 
     /// Whether there is one.
     pub fn has_ready(&self) -> bool {
-        self.is_on() && self.0.progress().may_have_next(|step| self.may_take(step))
+        self.0.is_on() && self.0.progress().may_have_next(&self.0)
     }
 
     /// A step is done, or a file is looked up whose step must wait. The ticket is told after this.
@@ -100,30 +102,30 @@ impl Replay {
         let waited_us =
             done.waited.map_or(0, |waited| u32::try_from(waited.as_micros()).unwrap_or(u32::MAX).max(1));
         let pace = &mut self.0.progress().pace;
-        if is_whole { pace.on_done(step, waited_us) } else { pace.on_part_done(step, waited_us) }
-    }
-
-    fn is_on(&self) -> bool {
-        self.0.channel.header().replay.state.load(SeqCst) == replay::ON
-            && self.0.channel.header().control.load(Relaxed) == GO
-    }
-
-    /// No file is opened while a lease may exist that this would break.
-    fn may_take(&self, step: usize) -> bool {
-        matches!(self.0.steps[step].wanted, Wanted::LookUp { .. } | Wanted::Link)
-            || self.0.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
+        if is_whole {
+            pace.on_done(step, waited_us)
+        } else {
+            pace.on_part_done(step, waited_us)
+        }
+        if done.is_remote && self.0.reach.on_remote() {
+            let inner = self.0.clone();
+            let builder = thread::Builder::new().name("forebay:hints".into());
+            // Without it the replay goes ahead of what the kernel keeps.
+            let _ = builder.spawn(move || inner.reach.follow(&inner.channel, &inner.steps, || inner.is_on()));
+        }
     }
 }
 
 impl Progress {
     /// The next step. Of one that may not be taken the file is looked up, and the rest is postponed: the kernel takes several
     /// milliseconds to tell of leases, and look-ups need not wait for that.
-    fn next(&mut self, may_take: impl Fn(usize) -> bool) -> Option<Turn> {
-        if self.postponed.front().is_some_and(|step| may_take(*step)) {
+    fn next(&mut self, replay: &Inner) -> Option<Turn> {
+        if self.postponed.front().is_some_and(|step| replay.may_take(*step)) {
             return self.postponed.pop_front().map(|step| Turn { step, is_whole: true });
         }
-        let step = self.pace.take()?;
-        let is_whole = may_take(step);
+        let step = self.pace.next().filter(|step| replay.may_reach(*step))?;
+        self.pace.take();
+        let is_whole = replay.may_take(step);
         if !is_whole {
             self.postponed.push_back(step);
         }
@@ -131,16 +133,32 @@ impl Progress {
     }
 
     /// Whether [`Self::next`] may have one.
-    fn may_have_next(&self, may_take: impl Fn(usize) -> bool) -> bool {
-        self.postponed.front().is_some_and(|step| may_take(*step)) || self.pace.has_next()
+    fn may_have_next(&self, replay: &Inner) -> bool {
+        self.postponed.front().is_some_and(|step| replay.may_take(*step))
+            || self.pace.next().is_some_and(|step| replay.may_reach(step))
     }
 
     fn is_over(&self) -> bool {
-        self.under_way == 0 && self.postponed.is_empty() && !self.pace.has_next()
+        self.under_way == 0 && self.postponed.is_empty() && self.pace.next().is_none()
     }
 }
 
 impl Inner {
+    fn is_on(&self) -> bool {
+        self.channel.header().replay.state.load(SeqCst) == replay::ON
+            && self.channel.header().control.load(Relaxed) == GO
+    }
+
+    /// No file is opened while a lease may exist that this would break.
+    fn may_take(&self, step: usize) -> bool {
+        matches!(self.steps[step].wanted, Wanted::LookUp { .. } | Wanted::Link)
+            || self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
+    }
+
+    fn may_reach(&self, step: usize) -> bool {
+        self.reach.has(&self.steps[step])
+    }
+
     /// A step is done, or takes too long to be waited for.
     fn leave(&self) {
         let mut progress = self.progress();
@@ -167,7 +185,7 @@ pub(super) fn in_chunks(fetch: Fetch) -> Vec<Fetch> {
             ..expected
         });
         let wanted = Wanted::Data { offset, length: CHUNK_BYTES.min(end - offset), expected };
-        Fetch { path: fetch.path.clone(), wanted }
+        Fetch { path: fetch.path.clone(), wanted, at_us: fetch.at_us }
     };
     std::iter::successors(Some(first), |offset| offset.checked_add(CHUNK_BYTES))
         .take_while(|offset| *offset < end)

@@ -296,19 +296,20 @@ pub fn within_memory(plan: Plan, bytes_max: u64) -> Vec<Fetch> {
     steps.into_iter().map(fetch).collect()
 }
 
-/// Drops the look-up of each file whose data is among the steps that are under way with it: these look it up, too.
+/// Drops the look-up of each file whose data is among the steps that are under way with it: these look it up, too. A remote file
+/// system may be asked again for a name of which the data came long before.
 fn leave_out_look_ups(steps: &mut Vec<Step>) {
     let is_data = |step: &Step| matches!(step.act, Act::Data { .. });
-    let mut data_at = HashMap::new();
-    for (at, step) in steps.iter().enumerate().rev().filter(|(_, step)| is_data(step)) {
-        data_at.insert(step.path.clone(), at);
+    let mut data_at: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+    for (at, step) in steps.iter().enumerate().filter(|(_, step)| is_data(step)) {
+        data_at.entry(step.path.clone()).or_default().push(at);
     }
     let mut at = 0;
     steps.retain(|step| {
         let here = at;
         at += 1;
-        let soon = here + FORETOLD_DEPTH as usize;
-        step.act != Act::LookUp || data_at.get(&step.path).is_none_or(|data| *data >= soon)
+        let is_near = |data: &usize| data.abs_diff(here) < FORETOLD_DEPTH as usize;
+        step.act != Act::LookUp || !data_at.get(&step.path).is_some_and(|data| data.iter().any(is_near))
     });
 }
 
@@ -323,7 +324,7 @@ fn fetch(step: Step) -> Fetch {
             expected: Some(Expected { identity, beginning_if_changed }),
         },
     };
-    Fetch { path: step.path.into(), wanted }
+    Fetch { path: step.path.into(), wanted, at_us: step.at_us }
 }
 
 pub fn available_bytes() -> u64 {

@@ -2,21 +2,17 @@
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     fs::{self, File},
     io::IoSliceMut,
     os::fd::{AsRawFd, OwnedFd, RawFd},
     path::Path,
-    rc::Rc,
     sync::atomic::Ordering::{Acquire, Relaxed, Release},
     time::{Duration, Instant},
 };
 
 use forebay_linux::kernel_text::ProcessStat;
-use forebay_profile::{Identity, Kind, Need};
-use forebay_protocol::access_log::{
-    AccessLog, Attributes, Cursor, Outcome, PATH_BYTES_MAX, Record, TIME_SHIFT, Use, wanted,
-};
+use forebay_profile::{Kind, Need};
+use forebay_protocol::access_log::{AccessLog, wanted};
 
 use rustix::{
     io::{ReadWriteFlags, preadv2},
@@ -24,6 +20,7 @@ use rustix::{
 };
 
 use super::{
+    access::{Entry, LogReader, microseconds},
     fault_samples::{FaultSamples, Found},
     needs::{Needs, Recorded},
     waits::Waits,
@@ -220,130 +217,29 @@ impl Clock {
 
     /// The same from what the access log has.
     fn of_log(self, at: u32) -> u32 {
-        let ticks = u128::from(at) << TIME_SHIFT;
-        u32::try_from(ticks * 1_000_000 / u128::from(self.ticks_per_second.max(1))).unwrap_or(u32::MAX)
+        microseconds(at, self.ticks_per_second)
     }
-}
-
-/// A path that begins in a folder that the kernel has named.
-pub(super) fn joined_to(folder: &Rc<[u8]>, path: &[u8]) -> Option<Rc<[u8]>> {
-    joined(&Name { path: Rc::clone(folder), resolved: folder.len() }, path).map(|name| name.path)
-}
-
-/// A path that other records begin at.
-#[derive(Clone)]
-struct Name {
-    path: Rc<[u8]>,
-    /// So many of its bytes lead through no symbolic link: `..` behind them is the folder above.
-    resolved: usize,
 }
 
 /// Adds what is recorded, until so many more needs are found.
 fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs, count: usize) {
     let count = needs.added().saturating_add(count);
-    let mut names: HashMap<u32, Name> = HashMap::new();
-    let mut cursor = Cursor::default();
-    let mut bytes = [0; PATH_BYTES_MAX];
+    let mut reader = LogReader::default();
     while needs.added() < count
-        && let Some((place, record)) = cursor.next(log, &mut bytes)
+        && let Some(entry) = reader.next(log)
     {
-        match record {
-            Record::Path { outcome, at, base, path } => {
-                let root = Name { path: (*b"/").into(), resolved: 1 };
-                let base = if base == 0 { Some(&root) } else { names.get(&base) };
-                let Some(mut name) = base.and_then(|base| joined(base, path)) else { continue };
-                let kind = match outcome {
-                    Outcome::Named => None,
-                    Outcome::Made => {
-                        needs.add_made(clock.of_log(at), &name.path);
-                        names.insert(place, name);
-                        continue;
-                    }
-                    Outcome::Found => Some(Kind::LookUp),
-                    Outcome::Missing => Some(Kind::Missing),
-                    Outcome::Link => Some(Kind::Link),
-                    Outcome::Executed => Some(Kind::Executed),
-                };
-                match kind {
-                    // The kernel's own.
-                    None => name.resolved = name.path.len(),
-                    Some(kind) => needs.add(clock.of_log(at), &name.path, kind, 0..0),
-                }
-                names.insert(place, name);
-            }
-            Record::Range { used, at, file, start, end, is_unfinished } => {
-                let Some(name) = names.get(&file) else { continue };
-                let end = if is_unfinished { u64::MAX } else { end };
-                let (kind, range) = match used {
-                    Use::Read => (Kind::Read, start..end),
-                    Use::Mapped => (Kind::Mapped, start..end),
-                    Use::Listed => (Kind::Directory, 0..0),
-                };
-                needs.add(clock.of_log(at), &name.path, kind, range);
-            }
-            Record::File { file, attributes: Attributes { dev, ino, size, mtime_ns } } => {
-                if let Some(name) = names.get(&file) {
-                    needs.add_identity(&name.path, Identity { dev, ino, size, mtime_ns });
-                }
-            }
+        match entry {
+            Entry::Needed { at, path, kind, range } => needs.add(clock.of_log(at), &path, kind, range),
+            Entry::Made { at, path } => needs.add_made(clock.of_log(at), &path),
+            Entry::File { path, identity } => needs.add_identity(&path, identity),
         }
     }
 }
-
-/// A path that begins at another one, without `.`, and without `..` as far as that is safe. `None` where it is too long.
-fn joined(base: &Name, path: &[u8]) -> Option<Name> {
-    let is_absolute = path.starts_with(b"/");
-    let mut joined = if is_absolute { b"/".to_vec() } else { base.path.to_vec() };
-    let mut resolved = if is_absolute { 1 } else { base.resolved };
-    for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".") {
-        if part == b".." && joined.len() <= resolved {
-            let above = joined.iter().rposition(|byte| *byte == b'/').unwrap_or(0).max(1);
-            joined.truncate(above);
-            resolved = above;
-            continue;
-        }
-        if joined.last() != Some(&b'/') {
-            joined.push(b'/');
-        }
-        joined.extend_from_slice(part);
-    }
-    (joined.len() < LONGEST).then(|| Name { path: joined.into(), resolved })
-}
-
-/// The longest path that the kernel takes, with its terminator.
-const LONGEST: usize = libc::PATH_MAX as usize;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn name(path: &str, resolved: usize) -> Name {
-        Name { path: path.as_bytes().into(), resolved }
-    }
-
-    #[test]
-    fn dots_are_removed_where_no_link_can_be_in_the_way() {
-        let folder = || name("/a/b", 4);
-        let cases = [
-            ("c/./d//e/", "/a/b/c/d/e"),
-            ("../c", "/a/c"),
-            ("../../../c", "/c"),
-            ("..", "/a"),
-            ("c/../d", "/a/b/c/../d"),
-            ("/x/.", "/x"),
-            ("/", "/"),
-            ("/..", "/"),
-            ("/x/../y", "/x/../y"),
-            (".", "/a/b"),
-        ];
-        for (path, expected) in cases {
-            let joined = joined(&folder(), path.as_bytes()).unwrap();
-            assert_eq!(String::from_utf8_lossy(&joined.path), expected, "{path}");
-        }
-        let through_link = joined(&name("/a/link", 2), b"../c").unwrap();
-        assert_eq!(&*through_link.path, b"/a/link/../c");
-        assert!(joined(&folder(), &[b'x'; 5000]).is_none());
-    }
+    use forebay_protocol::access_log::{Attributes, Outcome, Use};
 
     /// A log in which all of a run is: a folder, files found and missing from there, ranges.
     #[test]

@@ -22,9 +22,9 @@ use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, Unassisted};
 use rustix::process::geteuid;
 
 use super::{
+    access::joined_to,
     files::{Files, Presence, presence},
     needs::NEEDS_MAX,
-    record::joined_to,
 };
 use crate::{channel::Channel, ffi, storms::family};
 
