@@ -144,11 +144,12 @@ impl<'a> Account<'a> {
         Some(self.words.costs[usize::from(displaces)].load(Relaxed)).filter(|cost| *cost > 0)
     }
 
-    /// The last speculation cost so much more, as shows after its outcome.
-    pub fn on_more_cost(&self, more: u64, displaces: bool) {
+    /// The last speculation cost so much more, as shows after its outcome. It `is_first` where the mean cost is its own.
+    pub fn on_more_cost(&self, more: u64, displaces: bool, is_first: bool) {
         self.on_cost(more);
         let known = &self.words.costs[usize::from(displaces)];
-        known.store(known.load(Relaxed).saturating_add(more >> MEAN_WEIGHT), Relaxed);
+        let part = if is_first { more } else { more >> MEAN_WEIGHT };
+        known.store(known.load(Relaxed).saturating_add(part), Relaxed);
     }
 
     /// The system refused to fork.

@@ -21,6 +21,8 @@
 //! So are first writes after the end of the speculation: the kernel handles a fault for each, without a copy.
 //! And so is what the original waits for until a speculator is gone, where its program ends or executes another one.
 //!
+//! What a copy takes is seen at each fork ([`ForkPolicy::on_copy`]), because machines differ.
+//!
 //! All costs are taken out of the account as they happen. A speculation is judged by the same figures when it ends.
 //!
 //! Times are in ticks.
@@ -34,7 +36,7 @@ use crate::price::{
 
 /// [`PRICE_ONE`], as a number of ticks has it.
 const ONE: u64 = PRICE_ONE.unsigned_abs();
-/// Forks take so many times as long as the size makes of them at most: a longer one waited for something else.
+/// Forks and copies take so many times as long as expected at most: a longer one waited for something else.
 const PACE_MAX: u64 = 8;
 
 /// Where the original is when a speculator is forked.
@@ -113,6 +115,10 @@ pub struct ForkPolicy {
     fork_first: u64,
     /// How long forks take against what the size makes of them, in 1/[`PRICE_ONE`].
     pace: u64,
+    /// What the copy of a page takes by what was seen of it; 0 before that.
+    copy: u64,
+    /// The mean cost of speculations is that of the last one alone.
+    is_first: bool,
     /// The speculation that is to be judged: its cost, and the stalls before it.
     live: Option<Live>,
     /// What stalls took longer beside hints, since the last speculation was judged.
@@ -153,6 +159,8 @@ impl ForkPolicy {
             stalls: 0,
             fork_first: ticks(FORK_NS, ticks_per_second),
             pace: ONE,
+            copy: 0,
+            is_first: false,
             live: None,
             delay: 0,
             delayed: 0,
@@ -175,7 +183,14 @@ impl ForkPolicy {
     #[must_use]
     pub fn size(&self) -> Size {
         let fork = u128::from(self.size.fork) * u128::from(self.pace) / u128::from(ONE);
-        Size { fork: u64::try_from(fork).unwrap_or(u64::MAX), ..self.size }
+        let copy = if self.copy == 0 { self.size.copy } else { self.copy };
+        Size { fork: u64::try_from(fork).unwrap_or(u64::MAX), copy, ..self.size }
+    }
+
+    /// The first write to a page after a fork took so long, because the page was copied.
+    pub fn on_copy(&mut self, took: u64) {
+        let seen = took.min(self.size.copy.saturating_mul(PACE_MAX)).max(self.size.copy / PACE_MAX).max(1);
+        self.copy = if self.copy == 0 { seen } else { mean(self.copy, seen, MEAN_WEIGHT) };
     }
 
     /// A fork took so long. Those of small processes say nothing of the size.
@@ -228,7 +243,7 @@ impl ForkPolicy {
     /// The last speculation cost so much more, as shows after its end.
     pub fn on_more_cost(&mut self, account: &Account<'_>, more: u64) {
         if more > 0 {
-            account.on_more_cost(more, self.size.displaces());
+            account.on_more_cost(more, self.size.displaces(), self.is_first);
             self.spent = self.spent.saturating_add(more);
         }
     }
@@ -245,7 +260,7 @@ impl ForkPolicy {
 
     /// Since the last speculation was judged, the original has first written to so many more pages of those that were forked.
     pub fn on_first_writes(&mut self, account: &Account<'_>, pages: u64) {
-        self.on_more_cost(account, pages.saturating_mul(self.size.copy / FIRST_WRITE_PART));
+        self.on_more_cost(account, pages.saturating_mul(self.size().copy / FIRST_WRITE_PART));
     }
 
     /// The process did something that is only done for speculations, such as a look at its size, which took so long.
@@ -266,7 +281,7 @@ impl ForkPolicy {
         if self.size.displaces() {
             self.recent.saturating_mul(2 * PAGES_STALLS)
         } else {
-            COPIES_FIRST.min(self.size.pages).saturating_mul(self.size.copy)
+            COPIES_FIRST.min(self.size.pages).saturating_mul(self.size().copy)
         }
     }
 
@@ -277,7 +292,7 @@ impl ForkPolicy {
 
     /// What pages cost that the original copied and that a speculator took.
     fn pages_cost(&self, took: Took) -> u64 {
-        let prices = Prices { copy: self.size.copy, displaced: self.displaced(), ..Prices::default() };
+        let prices = Prices { copy: self.size().copy, displaced: self.displaced(), ..Prices::default() };
         took.copied.saturating_mul(prices.copied()).saturating_add(took.taken.saturating_mul(prices.own()))
     }
 
@@ -285,7 +300,7 @@ impl ForkPolicy {
     #[must_use]
     pub fn prices(&self, account: &Account<'_>) -> Prices {
         let (worth, _) = account.believed(self.recent);
-        Prices { stall: self.recent, worth, copy: self.size.copy, displaced: self.displaced() }
+        Prices { stall: self.recent, worth, copy: self.size().copy, displaced: self.displaced() }
     }
 
     /// What a page costs that another one displaces.
@@ -337,6 +352,7 @@ impl ForkPolicy {
         let cost = self.settle(account, saved, lost.min(self.harm_max()), took);
         let displaces = self.size.displaces();
         let expected = if saved > cost { cost.saturating_sub(took.ran.cost()) } else { cost };
+        self.is_first = account.cost(displaces).is_none();
         let is_off = account.on_outcome(Outcome { saved, cost, expected, displaces, taught });
         self.crossings = self.crossings.saturating_add(is_off.into());
         self.crossings_futile = self.crossings_futile.saturating_add((is_off && saved == 0).into());

@@ -297,6 +297,37 @@ fn forks_are_expected_to_take_what_they_took() {
 }
 
 #[test]
+fn copies_are_expected_to_take_what_they_took() {
+    let copy = |seen: &[u64]| {
+        let mut policy = ForkPolicy::new(SECOND);
+        policy.expect(Size { pages: 1_000, fork: 0, copy: 1_250, displaced: 0 });
+        seen.iter().for_each(|took| policy.on_copy(*took));
+        policy.size().copy
+    };
+    assert_eq!(copy(&[]), 1_250, "until one was seen");
+    assert_eq!(copy(&[2_150]), 2_150);
+    assert!(copy(&[2_150, SECOND]) < 2 * 2_150, "one that was interrupted says little");
+    assert!(copy(&[SECOND]) <= 10_000 && copy(&[0]) > 100);
+}
+
+#[test]
+fn what_the_first_speculation_cost_after_its_end_is_expected_of_the_next() {
+    let words = layout::Account::default();
+    let account = Account::new(&words, FIRST_NS);
+    let mut policy = ForkPolicy::new(SECOND);
+    let mut speculate = |copied, later| {
+        policy.expect(Size { pages: 1_000, fork: 0, copy: 1_200, displaced: 0 });
+        policy.on_spawn(&account, 100 * US, Place::Call);
+        policy.on_end(&account, 0, pages(copied, 0), false);
+        policy.on_first_writes(&account, later);
+        policy.stake(&account)
+    };
+    assert_eq!(speculate(100, 1_000), 100 * US + 120 * US + 400 * US);
+    let one_in_eight = speculate(100, 2_000);
+    assert!((600 * US..750 * US).contains(&one_in_eight), "{one_in_eight}");
+}
+
+#[test]
 fn lessons_come_often_and_cost_little() {
     let words = layout::Account::default();
     let account = Account::new(&words, FIRST_NS);

@@ -185,6 +185,7 @@ fn carry_out(
         return None;
     };
     private.forks.on_spawn(account, took, place);
+    private.forks.on_copy(spawn::time_of_a_copy());
     trace::tell(b"forked: ticks, place", &[took, place as u64]);
     slot.counters.resyncs.fetch_add(1, Relaxed);
     slot.counters.resync_ticks.fetch_add(took, Relaxed);
