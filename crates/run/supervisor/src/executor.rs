@@ -39,6 +39,7 @@ use crate::{
 };
 use cells::Cells;
 use fetch::{Done, Fetcher};
+use follow::Reach;
 use libraries::Libraries;
 use replay::Replay;
 use roots::Root;
@@ -142,14 +143,19 @@ impl Executor {
     /// A pool for `channel` and a replay of these steps, without a thread.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
         let depth_first = if steps.is_empty() { 0 } else { FORETOLD_DEPTH };
-        Self::of(channel.clone(), Replay::new(channel, steps, Pace::new), Root::Ours, depth_first)
+        Self::of(
+            channel.clone(),
+            Replay::new(channel, steps, Pace::new, Reach::default()),
+            Root::Ours,
+            depth_first,
+        )
     }
 
     /// A pool that carries out all of these steps below `root`, which no path leads out of. Without a thread.
     pub fn below(root: OwnedFd, channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
         Self::of(
             channel.clone(),
-            Replay::new(channel, steps, Pace::of_all),
+            Replay::new(channel, steps, Pace::of_all, Reach::unlimited()),
             Root::Theirs(Arc::new(root)),
             FORETOLD_DEPTH,
         )

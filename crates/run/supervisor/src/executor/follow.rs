@@ -35,6 +35,11 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// Where there is no program to follow.
+    pub fn unlimited() -> Self {
+        Self { is_followed: true.into(), ..Self::default() }
+    }
+
     /// Whether this step may be carried out now.
     pub fn has(&self, step: &Fetch) -> bool {
         let end = self.end.load(Relaxed);
@@ -76,5 +81,22 @@ impl Reach {
             wake(channel);
             thread::sleep(pause);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::Wanted;
+
+    #[test]
+    fn a_replay_is_limited_only_where_a_program_is_followed() {
+        let step = |at_us| Fetch { path: (*b"/a").into(), wanted: Wanted::Directory, at_us };
+        let reach = Reach::default();
+        assert!(reach.has(&step(u32::MAX)));
+        assert!(reach.on_remote() && !reach.on_remote(), "a program is followed once");
+        reach.end.store(7, Relaxed);
+        assert!(reach.has(&step(7)) && !reach.has(&step(8)));
+        assert!(!Reach::unlimited().on_remote());
     }
 }

@@ -45,8 +45,8 @@ struct Turn {
 }
 
 impl Replay {
-    /// Of these steps, in this order, at the pace that suits their number.
-    pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace) -> Self {
+    /// Of these steps, in this order, at the pace that suits their number, within `reach`.
+    pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace, reach: Reach) -> Self {
         let steps: Vec<Fetch> = steps.into_iter().flat_map(in_chunks).collect();
         let progress = Progress { pace: pace(steps.len()), postponed: VecDeque::new(), under_way: 0 };
         let figures = &channel.header().replay;
@@ -54,7 +54,7 @@ impl Replay {
         let state = if steps.is_empty() { replay::OVER } else { replay::ON };
         // The program may have stopped it already.
         let _ = figures.state.fetch_update(SeqCst, Relaxed, |now| (now != replay::STOPPED).then_some(state));
-        Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress), reach: Reach::default() }))
+        Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress), reach }))
     }
 
     /// The next step.
