@@ -32,7 +32,7 @@ mod scan;
 mod views;
 mod words;
 
-pub use object::{DescriptorName, Object, ObjectName, free_bytes, free_swap_bytes};
+pub use object::{DescriptorName, Object, ObjectName, free_bytes, free_memory_bytes, free_swap_bytes};
 pub use origin::Origin;
 pub use protection::{Allowed, Mprotect, Protection, UserFaults, protection};
 pub use scan::{Element, Through};

@@ -16,7 +16,13 @@ use crate::{Error, PAGE_BYTES};
 /// refused: other processes would be killed for it.
 #[must_use]
 pub fn free_bytes() -> Option<u64> {
-    Some(meminfo("MemAvailable")? + free_swap_bytes()?)
+    Some(free_memory_bytes()? + free_swap_bytes()?)
+}
+
+/// Of them, bytes of memory.
+#[must_use]
+pub fn free_memory_bytes() -> Option<u64> {
+    meminfo("MemAvailable")
 }
 
 /// Bytes of swap that nothing is in.

@@ -12,6 +12,10 @@ pub const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const SLOWED: &str = "memory.high";
 /// What it uses: of version 2, then of version 1.
 const USED: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
+/// Swap that it may use and uses (version 2); memory and swap together (version 1); whether it is swapped at all (version 1).
+const SWAP: [&str; 2] = ["memory.swap.max", "memory.swap.current"];
+const WITH_SWAP: [&str; 2] = ["memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"];
+const SWAPPINESS: &str = "memory.swappiness";
 /// What has happened in it: of version 2, there of it alone if that is told, then of version 1.
 const EVENTS: [&str; 3] = ["memory.events.local", "memory.events", "memory.oom_control"];
 /// A group in which less than this part of its limit is left is full.
@@ -94,13 +98,40 @@ pub fn free_bytes() -> Option<u64> {
     own().iter().filter_map(|group| left_bytes(group)).min()
 }
 
+/// What groups, of which each is in the next, leave to processes in the first one, of so much memory and so much swap.
+#[must_use]
+pub fn left_of_bytes(groups: &[PathBuf], memory: u64, swap: u64) -> u64 {
+    let least = |all: u64, left: fn(&Path) -> Option<u64>| {
+        groups.iter().filter_map(|group| left(group)).fold(all, u64::min)
+    };
+    let both = least(memory, left_bytes).saturating_add(least(swap, left_swap_bytes));
+    least(both, left_with_swap_bytes)
+}
+
 /// What of the limit of a group is free, or could be at once.
 #[must_use]
 pub fn left_bytes(group: &Path) -> Option<u64> {
     let limit = LIMITS.iter().find_map(|name| number(group, name))?;
     let used = USED.iter().find_map(|name| number(group, name))?;
+    Some(left(group, limit, used))
+}
+
+fn left_swap_bytes(group: &Path) -> Option<u64> {
+    let [limit, used] = SWAP.map(|name| number(group, name));
+    Some(limit?.saturating_sub(used?))
+}
+
+fn left_with_swap_bytes(group: &Path) -> Option<u64> {
+    if number(group, SWAPPINESS) == Some(0) {
+        return left_bytes(group);
+    }
+    let [limit, used] = WITH_SWAP.map(|name| number(group, name));
+    Some(left(group, limit?, used?))
+}
+
+fn left(group: &Path, limit: u64, used: u64) -> u64 {
     let unused = statistic(group, UNUSED).unwrap_or(0);
-    Some(limit.saturating_sub(used.saturating_sub(unused)))
+    limit.saturating_sub(used.saturating_sub(unused))
 }
 
 /// Pages of programs in a group that were swapped in so far after the kernel had driven them out.
@@ -243,5 +274,44 @@ mod tests {
             write("memory.stat", "");
             assert_eq!(left_bytes(folder.path()), Some(0));
         }
+    }
+
+    #[test]
+    fn swap_counts_where_groups_may_use_it() {
+        let [group, around] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let groups = [group.path().to_owned(), around.path().to_owned()];
+        let left = || left_of_bytes(&groups, 1_000, 500);
+        let tell = |group: &Path, files: &[(&str, &str)]| {
+            files.iter().for_each(|(name, text)| fs::write(group.join(name), text).unwrap());
+        };
+        assert_eq!(left(), 1_500);
+        // Of version 2, memory and swap are limited each for itself.
+        tell(group.path(), &[("memory.max", "700"), ("memory.current", "100")]);
+        assert_eq!(left(), 1_100);
+        tell(around.path(), &[("memory.swap.max", "80"), ("memory.swap.current", "30")]);
+        assert_eq!(left(), 650);
+        tell(group.path(), &[("memory.swap.max", "0"), ("memory.swap.current", "0")]);
+        assert_eq!(left(), 600);
+        tell(group.path(), &[("memory.max", "max")]);
+        assert_eq!(left(), 1_000);
+    }
+
+    #[test]
+    fn of_version_1_a_group_has_memory_and_swap_together_or_is_not_swapped() {
+        let group = tempfile::tempdir().unwrap();
+        let groups = [group.path().to_owned()];
+        let left = || left_of_bytes(&groups, 1_000, 500);
+        let tell = |name: &str, text: &str| fs::write(group.path().join(name), text).unwrap();
+        tell("memory.limit_in_bytes", "700");
+        tell("memory.usage_in_bytes", "100");
+        tell(SWAPPINESS, "60");
+        assert_eq!(left(), 1_100);
+        tell(WITH_SWAP[0], "900");
+        tell(WITH_SWAP[1], "150");
+        assert_eq!(left(), 750);
+        tell("memory.stat", "total_inactive_file 40");
+        assert_eq!(left(), 790);
+        tell(SWAPPINESS, "0");
+        assert_eq!(left(), 640);
     }
 }

@@ -9,7 +9,7 @@ mod statistics;
 
 pub use folders::Folders;
 pub use memory::{
-    LIMITS, free_bytes, has_account, is_full, kills, left_bytes, limit_bytes, membership, missed_pages,
-    of_member, own, own_of, waits_when_full,
+    LIMITS, free_bytes, has_account, is_full, kills, left_bytes, left_of_bytes, limit_bytes, membership,
+    missed_pages, of_member, own, own_of, waits_when_full,
 };
 pub use statistics::{Transfers, recursive};

@@ -11,7 +11,8 @@ mod way;
 use std::time::Duration;
 
 use forebay_launch::environment;
-use forebay_vm::{Object, Views, free_bytes, free_swap_bytes, layout::VIEWS_MAX};
+use forebay_linux::groups;
+use forebay_vm::{Object, Views, free_memory_bytes, free_swap_bytes, layout::VIEWS_MAX};
 use meeting::variable;
 use one_memory::OfMachine;
 use terms::Terms;
@@ -104,9 +105,8 @@ pub fn wire() -> Result<Wire, Error> {
 
 /// A memory object, if there is memory for so many `here`.
 fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
-    // What a group is short of can be swapped too.
-    let of_group = forebay_linux::groups::free_bytes().map(|bytes| bytes + free_swap_bytes().unwrap_or(0));
-    let free = free_bytes().into_iter().chain(of_group).min();
+    let swap = free_swap_bytes().unwrap_or(0);
+    let free = free_memory_bytes().map(|memory| groups::left_of_bytes(&groups::own(), memory, swap));
     let wanted = (terms.bytes as u64).saturating_mul(here as u64);
     if free.is_some_and(|free| wanted > free) {
         return Err(Error::Full { memories: here, bytes: terms.bytes, free: free.unwrap_or(0) });
