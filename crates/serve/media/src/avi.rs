@@ -10,9 +10,10 @@
 
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
-use memchr::memmem;
+use memchr::{memchr3, memmem};
 
 use crate::annex_b::{self, Heads};
+use crate::damage::next_place;
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, samples_max};
 use crate::media::{Carriage, Found, Track};
@@ -44,14 +45,54 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
             continue;
         }
         let end = content + bytes;
-        // A recording that was cut off is good up to there.
-        if end > source.bytes() {
-            break;
-        }
+        let next = if is_name(&name) { after_chunk(source, end, bytes)? } else { None };
+        let Some(next) = next else {
+            // A recording that was cut off is good up to there. Entries of an index look like chunks.
+            if is_index(&name) {
+                break;
+            }
+            let begins = |source: &mut Source, at| pass.is_chunk(source, at);
+            let mark = |bytes: &[u8]| memchr3(b'0', b'1', b'i', bytes);
+            let Some(next) = next_place(source, at + 1, mark, begins)? else { break };
+            at = next;
+            continue;
+        };
         pass.take(source, name, content, bytes as u32)?;
-        at = end + bytes % 2;
+        at = next;
     }
     pass.found()
+}
+
+/// The stream whose pictures or sound a chunk of this name has.
+fn number(name: &[u8; 4]) -> Option<usize> {
+    let [a @ b'0'..=b'9', b @ b'0'..=b'9', b'd' | b'w', b'b' | b'c'] = name else { return None };
+    Some(usize::from(a - b'0') * 10 + usize::from(b - b'0'))
+}
+
+/// Whether a chunk of this name is an index of others.
+fn is_index(name: &[u8; 4]) -> bool {
+    name == b"idx1" || name.starts_with(b"ix")
+}
+
+/// Whether a chunk may be called so.
+fn is_name(name: &[u8; 4]) -> bool {
+    name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b' ')
+}
+
+/// Where the chunk begins that follows one of so many bytes; `None` if no chunk follows. Some writers do not fill an odd one up.
+fn after_chunk(source: &Source, end: u64, bytes: u64) -> Result<Option<u64>> {
+    if end > source.bytes() {
+        return Ok(None);
+    }
+    let mut last = None;
+    for place in [end + bytes % 2, end] {
+        match source.beyond::<4>(place)? {
+            Some(name) if is_name(&name) => return Ok(Some(place)),
+            Some(_) => {}
+            None => last = Some(place),
+        }
+    }
+    Ok(last)
 }
 
 struct Pass {
@@ -116,6 +157,15 @@ struct Frame {
 }
 
 impl Pass {
+    /// Whether a chunk of a stream begins here, or an index, as far as what follows it tells.
+    fn is_chunk(&self, source: &mut Source, at: u64) -> Result<bool> {
+        let Some([n, a, m, e, bytes @ ..]) = source.array::<8>(at)? else { return Ok(false) };
+        let bytes = u64::from(u32::from_le_bytes(bytes));
+        let name = [n, a, m, e];
+        let is_of_stream = number(&name).is_some_and(|number| number < self.streams.len());
+        Ok((is_of_stream || is_index(&name)) && after_chunk(source, at + 8 + bytes, bytes)?.is_some())
+    }
+
     fn take(&mut self, source: &mut Source, name: [u8; 4], at: u64, bytes: u32) -> Result<()> {
         match &name {
             b"strh" if self.streams.len() < STREAMS_MAX => {
@@ -126,13 +176,11 @@ impl Pass {
                 let format = source.copy(at, u64::from(bytes).min(FORMAT_BYTES_MAX), "what a stream is")?;
                 self.streams.last_mut().into_iter().for_each(|stream| stream.describe(&format));
             }
-            [a @ b'0'..=b'9', b @ b'0'..=b'9', b'd' | b'w', b'b' | b'c'] => {
-                let number = usize::from(a - b'0') * 10 + usize::from(b - b'0');
-                if let Some(stream) = self.streams.get_mut(number) {
+            name => {
+                if let Some(stream) = number(name).and_then(|number| self.streams.get_mut(number)) {
                     stream.add(source, at, bytes, &mut self.samples_left)?;
                 }
             }
-            _ => {}
         }
         Ok(())
     }

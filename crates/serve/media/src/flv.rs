@@ -10,7 +10,9 @@
 
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
+use memchr::memchr3;
 
+use crate::damage::next_place;
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, samples_max};
 use crate::media::{Carriage, Found, Track};
@@ -23,6 +25,8 @@ const TAG_HEADER_BYTES: u64 = 11;
 const CONFIGURATION_BYTES_MAX: u64 = 1 << 16;
 const SOUND: u8 = 8;
 const PICTURES: u8 = 9;
+const OTHER_DATA: u8 = 15;
+const SCRIPT: u8 = 18;
 const IS_ENCRYPTED: u8 = 0x20;
 
 pub(crate) fn read(source: &mut Source) -> Result<Found> {
@@ -34,14 +38,15 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
     let mut is_encrypted = false;
     // After the header come the bytes of the tag before the first one: none.
     let mut at = u64::from(u32::from_be_bytes(offset)).max(9) + 4;
-    while let Some([kind, size @ .., a, b, c, higher, _, _, _]) = source.array::<11>(at)? {
-        let bytes = size.iter().fold(0, |bytes, byte: &u8| bytes << 8 | u64::from(*byte));
-        let time = i64::from(i32::from_be_bytes([higher, a, b, c]));
-        let tag = Tag { at: at + TAG_HEADER_BYTES, end: at + TAG_HEADER_BYTES + bytes, time };
-        // A recording that was cut off is good up to there.
-        if tag.end > source.bytes() {
-            break;
-        }
+    while at < source.bytes() {
+        let Some((kind, tag)) = tag(source, at)? else {
+            // A recording that was cut off is good up to there.
+            let begins = |source: &mut Source, at| Ok(tag(source, at)?.is_some());
+            let mark = |bytes: &[u8]| memchr3(SOUND, PICTURES, SCRIPT, bytes);
+            let Some(next) = next_place(source, at + 1, mark, begins)? else { break };
+            at = next;
+            continue;
+        };
         match kind & !IS_ENCRYPTED {
             SOUND | PICTURES if kind & IS_ENCRYPTED != 0 => is_encrypted = true,
             SOUND => {
@@ -72,6 +77,27 @@ struct Tag {
     at: u64,
     end: u64,
     time: i64,
+}
+
+/// The tag at a place, with its kind; `None` if none is there, or not all of it. What follows it tells whether its length is right.
+fn tag(source: &mut Source, at: u64) -> Result<Option<(u8, Tag)>> {
+    let begin = |header: [u8; 11]| {
+        let [kind, size @ .., a, b, c, higher, 0, 0, 0] = header else { return None };
+        let bytes = size.iter().fold(0, |bytes, byte: &u8| bytes << 8 | u64::from(*byte));
+        let time = i64::from(i32::from_be_bytes([higher, a, b, c]));
+        matches!(kind & !IS_ENCRYPTED, SOUND | PICTURES | SCRIPT | OTHER_DATA).then_some((kind, bytes, time))
+    };
+    let Some((kind, bytes, time)) = source.array::<11>(at)?.and_then(begin) else { return Ok(None) };
+    let tag = Tag { at: at + TAG_HEADER_BYTES, end: at + TAG_HEADER_BYTES + bytes, time };
+    if tag.end > source.bytes() {
+        return Ok(None);
+    }
+    // Some writers leave the length after it at 0.
+    let after = source.beyond::<15>(tag.end)?;
+    let is_right = after.is_none_or(|[a, b, c, d, next @ ..]| {
+        u64::from(u32::from_be_bytes([a, b, c, d])) == TAG_HEADER_BYTES + bytes || begin(next).is_some()
+    });
+    Ok(is_right.then_some((kind, tag)))
 }
 
 /// What a tag has.

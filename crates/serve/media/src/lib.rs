@@ -25,6 +25,7 @@ mod adts;
 mod annex_b;
 mod avi;
 mod backwards;
+mod damage;
 mod elementary;
 mod error;
 mod first_sample;

@@ -89,6 +89,16 @@ impl<'a> Source<'a> {
         Ok(self.up_to(at, N)?.try_into().ok())
     }
 
+    /// The same of a place that may be far away, where no more is looked at: the window stays where it is.
+    pub fn beyond<const N: usize>(&self, at: u64) -> Result<Option<[u8; N]>> {
+        let here = at.checked_sub(self.window_at).and_then(|start| self.window.get(start as usize..));
+        if let Some(bytes) = here.and_then(|here| here.first_chunk()) {
+            return Ok(Some(*bytes));
+        }
+        let mut bytes = [0; N];
+        Ok((read_all(self.file, &mut bytes, at)? == N).then_some(bytes))
+    }
+
     /// A copy of the `count` bytes at `at`, of which the caller knows that they are not too many.
     pub fn copy(&mut self, at: u64, count: u64, missing: &'static str) -> Result<Vec<u8>> {
         let truncated = Error::Truncated { bytes: self.bytes, missing };

@@ -14,8 +14,8 @@ use mutation::{Choices, Kind};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use support::folder;
 use support::hostile::{files, fragment, more_files, table};
+use support::{H264, folder};
 
 /// The longest that reading a file of less than 300 kB may take a processor. It takes milliseconds.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -169,6 +169,36 @@ fn what_was_stored_of_a_file_comes_back_and_does_no_harm_if_it_was_changed() {
                 }
             }
             assert!(Media::from_bytes(&stored[..at], file.len() as u64).is_none(), "{name} up to {at}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_after_damage_is_found_again() {
+    let Some(folder) = folder("what_comes_after_damage_is_found_again") else { return };
+    for (name, options) in [
+        ("a.mkv", format!("{H264} -g 10 -c:a aac -cluster_time_limit 500")),
+        ("a.flv", format!("{H264} -g 10 -c:a aac")),
+        ("a.avi", "-c:v mpeg4 -g 10 -c:a libmp3lame".to_owned()),
+        ("a.opus", "-vn -c:a libopus -page_duration 200000".to_owned()),
+        ("a.ts", format!("{H264} -g 10 -c:a aac")),
+    ] {
+        let whole = std::fs::read(folder.encode(6, &options, name)).expect("a file");
+        let contents = |file: &Vec<u8>| -> Vec<Vec<u8>> {
+            let media = Arc::new(Media::read(file).expect(name));
+            let plan = media.plan(&[0], 0);
+            plan.map(|one| file[one.at.start as usize..one.at.end as usize].to_vec()).collect()
+        };
+        let all = contents(&whole);
+        let middle = whole.len() / 2;
+        let missing = [&whole[..middle], &whole[middle + 777..]].concat();
+        let overwritten = [&whole[..middle], &[0x55; 1200][..], &whole[middle + 1200..]].concat();
+        for damaged in [missing, overwritten] {
+            let left = contents(&damaged);
+            assert!(left.len() * 5 >= all.len() * 4, "{name}: {} of {}", left.len(), all.len());
+            assert!(
+                left.iter().rev().zip(all.iter().rev()).take(all.len() / 5).all(|(one, other)| one == other)
+            );
         }
     }
 }

@@ -63,6 +63,9 @@ impl Cluster {
         if end.is_some_and(|end| element.start >= end) || is_above(element.id) {
             return Ok(Taken::ItsEnd(end.unwrap_or(element.start)));
         }
+        if !is_of_cluster(element.id) {
+            return Ok(Taken::ItsEnd(end.unwrap_or(element.start)));
+        }
         if next > source.bytes() {
             // A file that has all of the cluster is damaged; one that has not may go on.
             let is_damaged = |end: &u64| *end <= source.bytes();
@@ -83,6 +86,12 @@ impl Cluster {
         }
         Ok(Taken::All(next))
     }
+}
+
+/// Whether an element may be in a cluster.
+fn is_of_cluster(id: u32) -> bool {
+    [id::TIMESTAMP, id::SIMPLE_BLOCK, id::BLOCK_GROUP, id::VOID, id::CRC_32].contains(&id)
+        || id::OTHERS_OF_CLUSTER.contains(&id)
 }
 
 /// Whether an element cannot be in a cluster.

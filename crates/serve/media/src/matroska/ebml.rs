@@ -17,6 +17,8 @@ pub(super) mod id {
     pub const BLOCK_DURATION: u32 = 0x9B;
     pub const VOID: u32 = 0xEC;
     pub const CRC_32: u32 = 0xBF;
+    /// What else there is in a cluster: a position, the length of the one before, and blocks that are encrypted.
+    pub const OTHERS_OF_CLUSTER: [u32; 4] = [0xA7, 0xAB, 0xAF, 0x5854];
     /// What else there is below a segment: seek head, cues, attachments, chapters, tags.
     pub const OTHERS: [u32; 5] = [0x114D_9B74, 0x1C53_BB6B, 0x1941_A469, 0x1043_A770, 0x1254_C367];
 }

@@ -13,7 +13,9 @@ use std::io::Cursor;
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 use matroska_demuxer::{ContentEncodingValue, MatroskaFile, TrackEntry};
+use memchr::memmem;
 
+use crate::damage::next_place;
 use crate::error::{Error, Result};
 use crate::index::{Builder, SAMPLES_MAX};
 use crate::media::{Carriage, Found, Track};
@@ -63,13 +65,24 @@ pub(crate) struct Pass {
     /// The cluster that is being read.
     cluster: Option<Cluster>,
     at: u64,
+    /// Up to where all elements made sense: behind damage, the next cluster may begin before the place that a length tells.
+    sound_until: u64,
 }
 
 impl Pass {
     pub fn new(source: &mut Source) -> Result<Self> {
         let (header, segment) = first_segment(source)?;
         let at = segment.content;
-        Ok(Self { header, segment, info: None, tracks: None, movie: None, cluster: None, at })
+        Ok(Self {
+            header,
+            segment,
+            info: None,
+            tracks: None,
+            movie: None,
+            cluster: None,
+            at,
+            sound_until: at,
+        })
     }
 
     pub fn at(&self) -> u64 {
@@ -96,9 +109,17 @@ impl Pass {
             if matches!(element.id, id::INFO | id::TRACKS) && element.end(source) > source.bytes() {
                 return Ok(true);
             }
+            if self.cluster.is_none() && !is_of_segment(element.id) {
+                let Some(next) = next_cluster(source, self.sound_until, end)? else { return Ok(true) };
+                (self.at, self.sound_until) = (next, next + 1);
+                continue;
+            }
             self.at = match &mut self.cluster {
                 Some(cluster) => match cluster.take(source, &element, self.movie.as_mut())? {
-                    Taken::All(next) => next,
+                    Taken::All(next) => {
+                        self.sound_until = next;
+                        next
+                    }
                     Taken::Nothing => return Ok(true),
                     Taken::ItsEnd(next) => {
                         self.cluster = None;
@@ -142,6 +163,24 @@ impl Pass {
         let movie = self.movie.as_ref().ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
         Ok(movie.found())
     }
+}
+
+/// Whether an element may be below a segment.
+fn is_of_segment(id: u32) -> bool {
+    [id::SEGMENT, id::INFO, id::TRACKS, id::CLUSTER, id::VOID, id::CRC_32].contains(&id)
+        || id::OTHERS.contains(&id)
+}
+
+/// Where a cluster begins behind damage: one that tells its time first.
+fn next_cluster(source: &mut Source, from: u64, end: u64) -> Result<Option<u64>> {
+    let begins = |source: &mut Source, at: u64| {
+        let Some(cluster) = Element::read(source, at)?.filter(|cluster| cluster.start < end) else {
+            return Ok(false);
+        };
+        let first = Element::read(source, cluster.content)?;
+        Ok(first.is_some_and(|first| [id::TIMESTAMP, id::CRC_32, id::VOID].contains(&first.id)))
+    };
+    next_place(source, from, |bytes| memmem::find(bytes, &id::CLUSTER.to_be_bytes()), begins)
 }
 
 /// The EBML header with its bytes, and the segment after it.

@@ -45,6 +45,11 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
         if end > source.bytes() {
             break;
         }
+        if let Some(next) = page_within(source, at, end)? {
+            pass.streams.iter_mut().for_each(|stream| stream.begun = None);
+            at = next;
+            continue;
+        }
         if page.flags & OggPage::BEGINS != 0 && pass.has_samples() {
             left_out = Some("the recordings that follow the first one".to_owned());
             break;
@@ -53,6 +58,16 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
         at = end;
     }
     pass.found(left_out)
+}
+
+/// Where another page begins before the end that a page tells, if none begins there: some of it is missing.
+fn page_within(source: &mut Source, at: u64, end: u64) -> Result<Option<u64>> {
+    let is_followed = source.beyond::<4>(end)?.is_none_or(|next| &next == b"OggS");
+    if is_followed {
+        return Ok(None);
+    }
+    let bytes = source.up_to(at + 1, (end - at - 1) as usize)?;
+    Ok(memmem::find(bytes, b"OggS").map(|found| at + 1 + found as u64))
 }
 
 /// How many bytes there are from a place to where the next page may begin.
