@@ -2,7 +2,8 @@
 //
 // small: one thread with epoll and answers of 2 bytes. ring: the same, and each answer waits for a page of FILE, which a ring
 // of requests reads past the page cache. Else a thread for each connection: unmap gives memory back for each request, many has
-// 300 idle threads beside those that share a lock, cache keeps 32 MiB at most.
+// 300 idle threads beside those that share a lock, cache keeps 32 MiB at most, log writes a page into the pipe FILE behind a
+// lock, child waits for a program that sleeps. serial: one thread, which takes the next connection when one has ended.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CONNECTIONS = 4096, ENTRIES = 256, PAGE = 4096, UNMAPPED = 8 << 20, KEPT = 64 << 10, KEPT_MAX = 512 };
@@ -26,6 +28,7 @@ static const char *cause;
 static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *kept[KEPT_MAX];
+static int log_pipe;
 static unsigned long requests;
 
 static void fail(const char *what) {
@@ -73,6 +76,18 @@ static void work(void) {
         *place = malloc(KEPT);
         memset(*place, 1, KEPT);
         pthread_mutex_unlock(&lock);
+    } else if (!strcmp(cause, "log")) {
+        static const char line[PAGE];
+        pthread_mutex_lock(&lock);
+        if (write(log_pipe, line, PAGE) != PAGE) fail("log");
+        pthread_mutex_unlock(&lock);
+    } else if (!strcmp(cause, "child")) {
+        pid_t child = vfork();
+        if (!child) {
+            execlp("sleep", "sleep", "0.01", (char *)0);
+            _exit(1);
+        }
+        waitpid(child, 0, 0);
     }
 }
 
@@ -102,7 +117,8 @@ static void serve_by_threads(int listener) {
         if (pthread_create(&thread, &attributes, idle, 0)) fail("thread");
     for (;;) {
         int client = accept(listener, 0, 0);
-        if (client >= 0 && pthread_create(&thread, &attributes, serve, (void *)(long)client)) fail("thread");
+        if (!strcmp(cause, "serial")) serve((void *)(long)client);
+        else if (client >= 0 && pthread_create(&thread, &attributes, serve, (void *)(long)client)) fail("thread");
     }
 }
 
@@ -208,6 +224,7 @@ int main(int count, char **arguments) {
     cause = arguments[1];
     int listener = listening(atoi(arguments[2])), with_ring = !strcmp(cause, "ring");
     if (with_ring) open_ring(arguments[3]);
+    if (!strcmp(cause, "log") && (log_pipe = open(arguments[3], O_WRONLY)) < 0) fail(arguments[3]);
     if (with_ring || !strcmp(cause, "small")) serve_by_events(listener, with_ring);
     serve_by_threads(listener);
 }

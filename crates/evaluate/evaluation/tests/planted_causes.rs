@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -241,6 +242,42 @@ fn a_lock_beside_hundreds_of_idle_threads_is_a_lock() {
     let _turn = turn();
     let server = guests::build("planted");
     assert_named(Limit::Lock, program(&server, "many", ""), |_| true);
+}
+
+#[test]
+fn connections_that_a_busy_worker_never_takes_are_told() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    assert_named(Limit::Workers, program(&server, "serial", ""), |_| true);
+}
+
+#[test]
+fn threads_behind_one_that_logs_to_a_full_pipe_wait_for_the_pipe() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    // Both ends, so that neither ends.
+    let mut reader = fs::File::options().read(true).write(true).open(&path).unwrap();
+    thread::spawn(move || {
+        let mut page = [0; 4096];
+        while reader.read_exact(&mut page).is_ok() {
+            thread::sleep(Duration::from_millis(3));
+        }
+    });
+    let path = path.to_str().unwrap();
+    let named = |verdict: &Verdict| verdict.limit_with_name().ends_with(path);
+    let named_so =
+        |verdict: &Verdict| matches!(verdict.limit, Limit::Dependency | Limit::Workers) && named(verdict);
+    assert_told("the pipe", program(&server, "log", path), named_so);
+}
+
+#[test]
+fn programs_that_answer_and_sleep_are_asleep_and_wait_for_no_disk() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    assert_named(Limit::Sleep, program(&server, "child", ""), |_| true);
 }
 
 #[test]

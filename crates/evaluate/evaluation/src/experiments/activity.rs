@@ -46,6 +46,8 @@ pub enum Call {
     File,
     /// For another program.
     Other,
+    /// For a process that it started itself, which is looked at by itself.
+    Child,
     /// For anything else.
     Unknown,
 }
@@ -57,6 +59,7 @@ impl Activity {
     pub fn of(state: char, call: Option<Call>) -> Self {
         match (state, call) {
             ('R', _) => Self::Processor,
+            ('D' | 'S', Some(Call::Child)) => Self::Idle,
             ('D' | 'S', Some(Call::AddressSpace)) => Self::AddressSpace,
             ('D' | 'S', Some(Call::Lock)) => Self::Lock,
             ('D', Some(Call::None)) => Self::Fault,
@@ -161,6 +164,14 @@ impl Threads {
         Self { lock, idle: self.idle + self.lock - lock, ..self }
     }
 
+    /// As many of them computed at a time as the kernel counted. Who looks takes a processor meanwhile: one that waits for what runs
+    /// there is found idle.
+    #[must_use]
+    pub(crate) fn computing_at_least(self, counted: f64) -> Self {
+        let more = (counted - self.processor).clamp(0.0, self.idle);
+        Self { processor: self.processor + more, idle: self.idle - more, ..self }
+    }
+
     /// No more of them sleep on behalf of requests; the others are idle.
     #[must_use]
     pub(crate) fn asleep_at_most(self, threads: f64) -> Self {
@@ -219,6 +230,8 @@ mod tests {
         assert_eq!(Activity::of('D', Some(Call::None)), Activity::Fault);
         assert_eq!(Activity::of('D', Some(Call::Unknown)), Activity::Disk);
         assert_eq!(Activity::of('S', None), Activity::Idle);
+        // vfork(2) waits like that.
+        assert_eq!(Activity::of('D', Some(Call::Child)), Activity::Idle);
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Clients {
     pub not_accepted: f64,
     /// It has accepted these, and not read what they ask.
     pub unread: f64,
+    /// How long those that are not accepted or not read have been so, in seconds.
+    pub before_for_s: f64,
     /// Answers that the server has written are still on its side.
     pub sending: f64,
     /// Of those, the ones whose client has no room.
@@ -41,6 +43,8 @@ pub struct Dependency {
 pub struct Sockets {
     looks: f64,
     clients: Clients,
+    /// Since when requests have been before the server: by the ends of the connection, and what has come over it.
+    before: BTreeMap<(SocketAddr, SocketAddr, u64), f64>,
     dependencies: BTreeMap<String, Asked>,
 }
 
@@ -63,9 +67,11 @@ enum Place {
 }
 
 impl Sockets {
-    /// Adds a look at all connections of the machine, of which the server has those with the inodes that `is_own` knows.
-    pub fn add(&mut self, all: &[Connection], is_own: impl Fn(u32) -> bool) {
+    /// Adds a look `at` so many seconds at all connections of the machine, of which the server has those with the inodes that
+    /// `is_own` knows.
+    pub fn add(&mut self, at: f64, all: &[Connection], is_own: impl Fn(u32) -> bool) {
         self.looks += 1.0;
+        let before = std::mem::take(&mut self.before);
         let own = |one: &Connection| one.inode != 0 && is_own(one.inode);
         let listening = |one: &&Connection| one.state == ConnectionState::Listening && own(one);
         let ports: BTreeSet<u16> = all.iter().filter(listening).map(|one| one.local.port()).collect();
@@ -79,7 +85,15 @@ impl Sockets {
             if accepted && (one.inode == 0 || own(one)) {
                 // What asks itself is no client.
                 if !other_is_own && one.state == ConnectionState::Established {
-                    self.clients.add(Place::of(one, other_end));
+                    let place = Place::of(one, other_end);
+                    self.clients.add(place);
+                    if matches!(place, Place::NotAccepted | Place::Unread) {
+                        let come = one.traffic.map_or(0, |traffic| traffic.received);
+                        let request = (one.local, one.remote, come);
+                        let since = before.get(&request).copied().unwrap_or(at);
+                        self.before.insert(request, since);
+                        self.clients.before_for_s += at - since;
+                    }
                 }
             } else if own(one) {
                 self.asks(one, ports.contains(&one.remote.port()) && other_is_own);
@@ -106,11 +120,13 @@ impl Sockets {
             return None;
         }
         let mean = |sum: f64| sum / self.looks;
-        let Clients { connections, not_accepted, unread, sending, client_full, untaken } = self.clients;
+        let Clients { connections, not_accepted, unread, before_for_s, sending, client_full, untaken } =
+            self.clients;
         let clients = Clients {
             connections: mean(connections),
             not_accepted: mean(not_accepted),
             unread: mean(unread),
+            before_for_s: before_for_s / self.clients.before().max(1.0),
             sending: mean(sending),
             client_full: mean(client_full),
             untaken: mean(untaken),
@@ -233,7 +249,7 @@ mod tests {
         let mut sockets = Sockets::default();
         let mut all = vec![listener(SERVER, 1)];
         all.extend(connections);
-        sockets.add(&all, |inode| inode < 100);
+        sockets.add(0.0, &all, |inode| inode < 100);
         sockets.means().unwrap()
     }
 
@@ -258,12 +274,31 @@ mod tests {
             connections: 7.0,
             not_accepted: 1.0,
             unread: 1.0,
+            before_for_s: 0.0,
             sending: 2.0,
             client_full: 1.0,
             untaken: 1.0,
         };
         assert_eq!(clients, expected);
         assert_eq!((dependencies, clients.before()), (vec![], 2.0));
+    }
+
+    #[test]
+    fn a_request_is_before_the_server_from_the_first_look_that_found_it_there() {
+        let mut sockets = Sockets::default();
+        let listening = listener(SERVER, 1);
+        let not_accepted = |port| end(SERVER, port, 0, QUIET);
+        let unread = |received| {
+            let traffic = Traffic { received, ..QUIET };
+            Connection { unread: 90, ..end(SERVER, 4002, 2, traffic) }
+        };
+        // One waits all the time. Of the others each look finds another request, over new connections and over a kept one.
+        for (at, other) in [(1.0, 5001), (2.0, 5002), (3.0, 5003)] {
+            let all = [listening, not_accepted(4000), not_accepted(other), unread(other.into())];
+            sockets.add(at, &all, |inode| inode < 100);
+        }
+        let (clients, _) = sockets.means().unwrap();
+        assert_eq!((clients.before(), clients.before_for_s), (3.0, 1.0 / 3.0));
     }
 
     #[test]

@@ -53,6 +53,8 @@ const ONE_PROCESSOR: f64 = 0.15;
 const QUEUED: f64 = 0.25;
 /// A quota limits that ran out in this share of its periods.
 const THROTTLED: f64 = 0.5;
+/// Requests that have waited before a server for so many times what an answer takes are not the next to be taken.
+const STARVED: f64 = 4.0;
 /// A load generator is at its limit from this share of its time on.
 const GENERATOR_FULL: f64 = 0.8;
 /// The same, where the server has much to do as well.
@@ -198,12 +200,16 @@ impl Verdict {
             ));
             return Limit::Quota;
         }
+        if let Some(limit) = self.takes_no_more(evidence) {
+            return limit;
+        }
         let Some(threads) = evidence.threads else {
             return self.decide_without_threads(evidence);
         };
         let in_threads = (evidence.under_way().unwrap_or(0.0) - evidence.elsewhere()).max(0.0);
         let threads = threads.beyond(evidence.threads_at_rest).behind_locks_at_most(in_threads);
         let threads = threads.asleep_at_most(asleep_for_requests(evidence));
+        let threads = threads.computing_at_least(used_processors(evidence).unwrap_or(0.0));
         // Where it is not known how many requests are under way, as many as keep the processors busy.
         let could_be = evidence.under_way().unwrap_or(evidence.processors);
         let could_be = could_be.min(evidence.threads_at_work.unwrap_or(f64::INFINITY)).min(threads.number());
@@ -218,10 +224,13 @@ impl Verdict {
         let elsewhere = evidence.elsewhere().max(at_disk);
         let waits_elsewhere = evidence.under_way().map_or(0.0, |requests| elsewhere / requests);
         if busy < MOST || waits_elsewhere > busy {
-            return self.held_up_elsewhere(evidence, threads, busy, generator);
+            return self.held_up_elsewhere(evidence, threads, (busy, could_be), generator);
         }
         let machine_s = evidence.machine_processor_s.unwrap_or(0.0);
         let own_s = evidence.processor_s.unwrap_or(0.0) + load_s(evidence);
+        if let Some(limit) = self.holder_asks_another(evidence, threads) {
+            return limit;
+        }
         let (limit, share) = match most(evidence, threads) {
             // Whoever waits for another one then waits for its processor time.
             (Limit::Lock, share)
@@ -298,7 +307,10 @@ impl Verdict {
         let (Some(busiest), Some(idle)) = (evidence.busiest_thread, evidence.idle_processors()) else {
             return limit;
         };
-        let used = evidence.processor_s.unwrap_or(0.0) / evidence.seconds;
+        let used = used_processors(evidence).unwrap_or(0.0);
+        // What one thread alone used is counted.
+        let alone = evidence.threads_at_work.is_some_and(|at_work| at_work < 2.0);
+        let busiest = if alone { busiest.max(used.min(1.0)) } else { busiest };
         let has_others =
             evidence.under_way().is_some_and(|requests| requests >= 1.5) && evidence.processors >= 2.0;
         if limit != Limit::Processor || !has_others || idle < IDLE_PROCESSOR || used > 1.0 + IDLE_PROCESSOR {
@@ -308,7 +320,7 @@ impl Verdict {
             self.evidence.insert(
                 0,
                 format!(
-                    "one thread computed in {} of the looks, while {idle:.1} processors were idle",
+                    "one thread computed for {} of the time, while {idle:.1} processors were idle",
                     percent(busiest)
                 ),
             );
@@ -403,6 +415,11 @@ impl Verdict {
     }
 }
 
+/// As many processors as the server used, on the average.
+fn used_processors(evidence: &Evidence) -> Option<f64> {
+    evidence.processor_s.map(|used_s| used_s / evidence.seconds)
+}
+
 /// Whether the processors have no time left, of which the server took more than the load.
 fn takes_more_than_load(evidence: &Evidence, used_s: f64) -> bool {
     let full = used_s >= MACHINE_FULL * evidence.seconds * evidence.processors;
@@ -419,7 +436,7 @@ fn generator_share(evidence: &Evidence) -> Option<f64> {
 /// Whether server and load wait most of the time: then fewer clients tell what they wait for.
 fn mostly_waits(evidence: &Evidence, threads: Threads) -> bool {
     let wants = evidence.generator.map_or(0.0, |generator| generator.share(evidence.seconds));
-    threads.processor < MOST && wants < MOST
+    own_processor(evidence, threads.processor) < MOST && wants < MOST
 }
 
 /// The share that server and load have of the processor time that the machine used.
@@ -507,7 +524,8 @@ fn most(evidence: &Evidence, threads: Threads) -> (Limit, f64) {
         let (device, _) = largest(&shares[1..3]);
         return (device, (memory + disk + threads.lock + threads.address_space) / threads.busy());
     }
-    (limit, most / threads.busy())
+    let all: f64 = shares.iter().map(|(_, threads)| threads).sum();
+    (limit, most / all.max(f64::MIN_POSITIVE))
 }
 
 /// Threads that run, or wait for a processor, without those that wait for one because of what else the machine does.

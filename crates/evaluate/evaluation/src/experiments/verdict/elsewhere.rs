@@ -5,8 +5,8 @@
 use forebay_quantity::percent;
 
 use super::{
-    GENERATOR_FULL, MOST, REFAULTED, TIMER_PER_REQUEST, Verdict, WAITS, load_s, mostly_waits, own_share,
-    takes_more_than_load,
+    GENERATOR_FULL, HOLDERS_MIN, HOLDERS_WAIT, MOST, REFAULTED, STARVED, TIMER_PER_REQUEST, Verdict, WAITS,
+    load_s, mostly_waits, own_share, takes_more_than_load,
 };
 use crate::experiments::{Dependency, DiskQueue, Evidence, Limit, Threads};
 
@@ -28,7 +28,7 @@ impl Verdict {
         &mut self,
         evidence: &Evidence,
         threads: Threads,
-        busy: f64,
+        (busy, could_be): (f64, f64),
         generator: Option<f64>,
     ) -> Limit {
         let under_way =
@@ -60,10 +60,53 @@ impl Verdict {
         };
         self.clients(evidence, requests)
             .or_else(|| self.asks_another(evidence, requests))
+            .or_else(|| {
+                // All that could be busy waits for another program, however few that is.
+                let asked = evidence.latest_dependency().filter(|_| threads.other >= MOST * could_be)?;
+                self.blocks_on(asked, (requests - threads.other).max(0.0))
+            })
             .or_else(|| self.waits_for_a_disk(evidence, requests))
             .or_else(|| self.takes_turns(evidence, requests))
             .or_else(|| self.waits_for_a_timer(evidence, threads, requests))
             .unwrap_or_else(|| self.waits_unknown(evidence, threads))
+    }
+
+    /// Connections that wait before the server all the time, while others are served.
+    pub(super) fn takes_no_more(&mut self, evidence: &Evidence) -> Option<Limit> {
+        let (clients, requests) = (evidence.clients?, evidence.under_way()?);
+        let answer_s = evidence.latency_s();
+        if clients.before() < MOST * requests || clients.before_for_s < STARVED * answer_s {
+            return None;
+        }
+        self.says(format!(
+            "{:.1} of {requests:.1} requests lie before it and have waited {:.2} s so far, while it answers others: all that may \
+             serve a connection have one",
+            clients.before(),
+            clients.before_for_s
+        ));
+        Some(Limit::Workers)
+    }
+
+    /// Threads that wait for one that waits for another server.
+    pub(super) fn holder_asks_another(&mut self, evidence: &Evidence, threads: Threads) -> Option<Limit> {
+        let behind = threads.lock;
+        let rest = threads.busy() - behind;
+        let asked = evidence.latest_dependency().filter(|asked| !asked.own)?;
+        let holds = asked.waiting >= HOLDERS_MIN && asked.waiting >= HOLDERS_WAIT * (rest + asked.waiting);
+        if behind < rest || !holds {
+            return None;
+        }
+        self.asks_another(evidence, evidence.under_way()?).or_else(|| self.blocks_on(asked, behind))
+    }
+
+    /// Threads that wait for another program themselves, and all the others for them.
+    fn blocks_on(&mut self, asked: &Dependency, behind: f64) -> Option<Limit> {
+        self.says(format!(
+            "{:.1} of its threads wait for {}, and {behind:.1} requests for those",
+            asked.waiting, asked.name
+        ));
+        self.name = Some(asked.name.clone());
+        Some(Limit::Dependency)
     }
 
     /// Answers that the clients have not taken.
@@ -71,6 +114,11 @@ impl Verdict {
         let clients = evidence.clients?;
         if clients.untaken >= MOST * requests {
             self.says(format!("{:.1} answers lie with the load, which has not read them", clients.untaken));
+            if own_share(evidence) < MOST {
+                let what = "whether the load could ask faster: other programs have most of the processors";
+                self.undecided.push(what.to_owned());
+                return Some(Limit::Undecided);
+            }
             return Some(Limit::LoadGenerator);
         }
         if clients.sending < MOST * requests {

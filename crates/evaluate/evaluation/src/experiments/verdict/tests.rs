@@ -13,7 +13,7 @@ fn evidence(threads: Threads) -> Evidence {
         in_flight: Some(8.0),
         generator: Some(Generator { threads: 1.0, processor_s: 2.0, queued_s: 0.0 }),
         threads: Some(threads),
-        processor_s: Some(10.0),
+        processor_s: Some(10.0 * threads.processor.clamp(0.1, 1.0)),
         system_s: Some(1.0),
         major_faults: Some(0.0),
         ..Evidence::default()
@@ -55,7 +55,8 @@ fn an_idle_server_with_requests_under_way_is_held_up_elsewhere() {
     assert!(Verdict::of(&idle).undecided[0].starts_with("it waits, for what is not known"));
     let busy = Some(Generator { threads: 1.0, processor_s: 6.0, queued_s: 3.0 });
     assert_eq!(Verdict::of(&Evidence { generator: busy, ..idle.clone() }).limit, Limit::LoadGenerator);
-    let full = Evidence { generator: busy, machine_processor_s: Some(19.0), ..idle.clone() };
+    let (machine_processor_s, processor_s) = (Some(19.0), Some(8.0));
+    let full = Evidence { generator: busy, machine_processor_s, processor_s, ..idle.clone() };
     assert_eq!(Verdict::of(&full).limit, Limit::Processor);
     let verdict = Verdict::of(&Evidence { generator: None, ..idle });
     assert_eq!((verdict.limit, verdict.undecided.len()), (Limit::Undecided, 1));
@@ -571,4 +572,59 @@ fn a_thread_that_sleeps_longer_than_requests_take_does_not_serve_them() {
     };
     // A request takes 1 ms.
     assert_eq!((asleep(0.001), asleep(0.010)), (Limit::Sleep, Limit::Undecided));
+}
+
+#[test]
+fn those_that_wait_for_one_that_asks_another_server_wait_for_that() {
+    let late = Dependency { name: "10.0.0.1:80".into(), connections: 1.0, waiting: 0.95, own: false };
+    let threads = Threads { lock: 7.0, other: 1.0, processor: 0.1, ..NONE };
+    let behind = Evidence { dependencies: vec![late.clone()], ..evidence(threads) };
+    let verdict = Verdict::of(&behind);
+    assert_eq!(verdict.limit_with_name(), "workers that ask 10.0.0.1:80");
+    // It is not always the same one that does.
+    let in_turn = Dependency { connections: 3.0, waiting: 0.7, ..late.clone() };
+    let verdict = Verdict::of(&Evidence { dependencies: vec![in_turn.clone()], ..evidence(threads) });
+    assert_eq!(verdict.limit_with_name(), "dependency 10.0.0.1:80");
+    let loops = Evidence {
+        threads_at_work: Some(1.0),
+        dependencies: vec![in_turn],
+        ..evidence(Threads { other: 0.7, processor: 0.1, ..NONE })
+    };
+    assert_eq!(Verdict::of(&loops).limit_with_name(), "dependency 10.0.0.1:80");
+    let computing = evidence(Threads { lock: 6.0, processor: 1.5, other: 0.3, ..NONE });
+    let seldom = Dependency { waiting: 0.3, ..late };
+    let verdict = Verdict::of(&Evidence { dependencies: vec![seldom], ..computing });
+    assert_eq!(verdict.limit, Limit::Lock);
+}
+
+#[test]
+fn connections_that_are_never_taken_mean_that_all_workers_are() {
+    let serving = evidence(Threads { processor: 0.7, ..NONE });
+    let starving = |before_for_s| {
+        let clients = Clients { connections: 8.0, not_accepted: 7.0, before_for_s, ..Clients::default() };
+        Verdict::of(&Evidence { clients: Some(clients), ..serving.clone() }).limit
+    };
+    // An answer takes 8 ms.
+    assert_eq!(starving(2.0), Limit::Workers);
+    assert_ne!(starving(0.006), Limit::Workers);
+}
+
+#[test]
+fn a_thread_that_computed_by_the_kernels_count_is_busy_however_seldom_a_look_found_it_so() {
+    let seldom = Evidence {
+        processor_s: Some(9.2),
+        machine_processor_s: Some(16.8),
+        threads_at_work: Some(1.0),
+        busiest_thread: Some(0.2),
+        ..evidence(Threads { processor: 0.2, ..NONE })
+    };
+    assert_eq!(Verdict::of(&seldom).limit, Limit::OneThread);
+}
+
+#[test]
+fn a_load_that_cannot_read_because_others_have_the_processors_is_no_limit() {
+    let clients = Clients { connections: 8.0, untaken: 5.0, ..Clients::default() };
+    let lying = Evidence { clients: Some(clients), ..evidence(Threads { processor: 0.1, ..NONE }) };
+    let of = |machine_processor_s| Verdict::of(&Evidence { machine_processor_s, ..lying.clone() }).limit;
+    assert_eq!((of(Some(4.0)), of(Some(19.9))), (Limit::LoadGenerator, Limit::Undecided));
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use forebay_linux::groups::quota::{self, Quota};
 use forebay_linux::kernel_text;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::experiments::{Activity, Call, Clients, Dependency, Threads, Throttled, Timeouts};
 use ends::{Ends, Lead};
@@ -51,12 +52,7 @@ impl Scope {
                 let mut next = 0;
                 while let Some(&process) = found.get(next) {
                     next += 1;
-                    for task in tasks(process) {
-                        let children = read(process, &format!("task/{task}/children"));
-                        found.extend(
-                            children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()),
-                        );
-                    }
+                    found.extend(tasks(process).into_iter().flat_map(|task| children((process, task))));
                 }
                 found
             }
@@ -154,6 +150,7 @@ struct Waiting {
 struct Looks {
     scope: Scope,
     processes: Vec<u32>,
+    begun: Instant,
     listed: Option<Instant>,
     sums: Threads,
     samples: u32,
@@ -187,6 +184,7 @@ impl Looks {
         Self {
             scope,
             processes: vec![],
+            begun: Instant::now(),
             listed: None,
             sums: Threads::default(),
             samples: 0,
@@ -212,9 +210,12 @@ impl Looks {
 
     /// Looks at the threads; the processor time that this took.
     fn look(&mut self) -> Duration {
-        let begun = Schedstat::of_this_thread();
+        let begun = thread_time();
         if self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             self.list();
+        } else if matches!(self.scope, Scope::Cgroup(_)) {
+            // That is one file.
+            self.processes = self.scope.processes();
         }
         let threads: Vec<Thread> = self
             .processes
@@ -227,9 +228,11 @@ impl Looks {
         self.in_part |= distance > 1;
         self.samples += 1;
         let weight = distance as f64;
-        let looked_at = threads.iter().skip(begin).step_by(distance);
+        let mut looked_at: Vec<Thread> = threads.into_iter().skip(begin).step_by(distance).collect();
+        self.add_young(&mut looked_at);
         let moments: Vec<(Thread, char, Waits)> = looked_at
-            .filter_map(|&thread| self.moment(thread).map(|(state, waits)| (thread, state, waits)))
+            .into_iter()
+            .filter_map(|thread| self.moment(thread).map(|(state, waits)| (thread, state, waits)))
             .collect();
         let mut running = 0;
         for (thread, state, waits) in moments {
@@ -261,7 +264,20 @@ impl Looks {
             waiting.sum += threads;
             waiting.most = waiting.most.max(threads);
         }
-        Duration::from_secs_f64(Schedstat::of_this_thread().since(begun).ran_s.max(0.0))
+        thread_time().saturating_sub(begun)
+    }
+
+    /// Adds the threads of processes that began after the last list: most may live shorter than from one list to the next.
+    fn add_young(&self, looked_at: &mut Vec<Thread>) {
+        if matches!(self.scope, Scope::Cgroup(_)) {
+            return;
+        }
+        let mut next = 0;
+        while let Some(&parent) = looked_at.get(next) {
+            next += 1;
+            let young = children(parent).into_iter().filter(|child| !self.processes.contains(child));
+            looked_at.extend(young.flat_map(|child| tasks(child).into_iter().map(move |task| (child, task))));
+        }
     }
 
     /// The state of a thread, and what it waits in; `None` where it has ended.
@@ -300,6 +316,10 @@ impl Looks {
             }
             _ if state != 'S' => return Some(Call::Unknown),
             Waits::On(descriptor) => self.ends.lead(process, *descriptor),
+            Waits::To(descriptor) => match self.ends.lead(process, *descriptor) {
+                Lead::Client | Lead::Unknown => return Some(Call::Send),
+                lead => lead,
+            },
             Waits::OnAny(descriptors, timeout) => {
                 self.note_timeout(*timeout, weight);
                 let leads = descriptors.iter().map(|descriptor| self.ends.lead(process, *descriptor));
@@ -349,21 +369,21 @@ impl Looks {
         if self.connections_due.is_some_and(|due| due > Instant::now()) {
             return;
         }
-        let begun = Schedstat::of_this_thread();
+        let begun = thread_time();
         if self.connections_due.is_none() {
             self.sees_connections = enter_network_of(self.processes.first().copied());
         }
         if self.sees_connections {
-            self.ends.look(&self.processes);
+            self.ends.look(self.begun.elapsed().as_secs_f64());
         }
-        let took = Duration::from_secs_f64(Schedstat::of_this_thread().since(begun).ran_s.max(0.0));
+        let took = thread_time().saturating_sub(begun);
         self.connections_due = Some(Instant::now() + took * PAUSE_OF_CONNECTIONS);
     }
 
     fn list(&mut self) {
         self.processes = self.scope.processes();
         self.listed = Some(Instant::now());
-        self.ends.forget_names();
+        self.ends.belong_to(&self.processes);
         let all = || self.processes.iter();
         self.held_bytes.push(all().map(|&process| held_bytes(&read(process, "status"))).sum());
         let calls = all().filter_map(|&process| Calls::parse(&read(process, "io"))).reduce(Calls::plus);
@@ -438,9 +458,21 @@ fn enter_network_of(process: Option<u32>) -> bool {
         })
 }
 
+/// Processor time of this thread. What the scheduler says in `/proc` is as old as the thread's last switch.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
 fn tasks(process: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Processes that a thread has started (proc_tid_children(5)).
+fn children((process, task): Thread) -> Vec<u32> {
+    let children = read(process, &format!("task/{task}/children"));
+    children.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// A file of a process; nothing where it has ended.

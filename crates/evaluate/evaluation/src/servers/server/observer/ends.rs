@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use forebay_linux::{Connection, ConnectionState, Protocol, connections, unix_peers};
+use forebay_linux::{Connection, ConnectionState, Protocol, connections, kernel_text, unix_peers};
 
 use crate::experiments::{Call, Sockets};
+
+/// A process that the server started is no further from it than this.
+const GENERATIONS_MAX: usize = 16;
 
 /// Descriptors and sockets of the server, as of the last look.
 #[derive(Debug, Default)]
@@ -24,6 +28,10 @@ pub(super) struct Ends {
     ports: BTreeSet<u16>,
     /// Names of what sockets without a TCP connection lead to; `None` before anything asked for them.
     names: Option<HashMap<u32, String>>,
+    /// The server's processes, as of the last list.
+    processes: BTreeSet<u32>,
+    /// Names of who is at the other ends of its pipes; `None` for the server itself.
+    pipes: HashMap<String, Option<String>>,
     pub(super) sockets: Sockets,
     /// Whether the kernel lists connections, and the descriptors may be seen.
     hidden: bool,
@@ -55,8 +63,14 @@ impl Lead {
 }
 
 impl Ends {
-    /// Looks at all connections, and at the descriptors of `processes` where one is not known yet.
-    pub(super) fn look(&mut self, processes: &[u32]) {
+    /// These are the server's, and names of others may have changed.
+    pub(super) fn belong_to(&mut self, processes: &[u32]) {
+        self.processes = processes.iter().copied().collect();
+        self.names = None;
+    }
+
+    /// Looks at all connections `at` so many seconds, and at the descriptors of the server where one is not known yet.
+    pub(super) fn look(&mut self, at: f64) {
         let Ok(listed) = connections(Protocol::Tcp) else {
             self.hidden = true;
             return;
@@ -64,19 +78,19 @@ impl Ends {
         self.listed = listed;
         let is_new = |one: &Connection| one.inode != 0 && !self.known.contains(&one.inode);
         if self.listed.iter().any(is_new) {
-            self.list(processes);
+            self.list();
         }
         let listening =
             |one: &&Connection| one.state == ConnectionState::Listening && self.own.contains(&one.inode);
         self.ports = self.listed.iter().filter(listening).map(|one| one.local.port()).collect();
         let own = &self.own;
-        self.sockets.add(&self.listed, |inode| own.contains(&inode));
+        self.sockets.add(at, &self.listed, |inode| own.contains(&inode));
     }
 
-    fn list(&mut self, processes: &[u32]) {
+    fn list(&mut self) {
         self.own.clear();
         self.timers.clear();
-        for &process in processes {
+        for &process in &self.processes {
             let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
                 // One that has ended has none.
                 self.hidden |= fs::exists(format!("/proc/{process}/fd")).unwrap_or(true);
@@ -108,7 +122,9 @@ impl Ends {
             return self.lead_of_socket(inode);
         }
         if link.starts_with("pipe:") {
-            return Lead::Named("a process at the other end of a pipe".into());
+            let own = &self.processes;
+            let name = self.pipes.entry(link.to_string()).or_insert_with(|| other_end(&link, own));
+            return name.clone().map_or(Lead::Unknown, Lead::Named);
         }
         match fs::metadata(&path).map(|metadata| metadata.file_type()) {
             Ok(kind) if kind.is_file() => Lead::File,
@@ -139,11 +155,6 @@ impl Ends {
         })
     }
 
-    /// Names may have changed meanwhile.
-    pub(super) fn forget_names(&mut self) {
-        self.names = None;
-    }
-
     /// The timer descriptors of a process.
     pub(super) fn timers(&self, process: u32) -> &[u64] {
         self.timers.get(&process).map_or(&[], Vec::as_slice)
@@ -151,7 +162,7 @@ impl Ends {
 
     /// What the server is connected to without TCP, in words.
     pub(super) fn leads(&mut self) -> Vec<String> {
-        self.forget_names();
+        self.names = None;
         let own = std::mem::take(&mut self.own);
         let mut found: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, name) in self.names().iter().filter(|(inode, _)| own.contains(inode)) {
@@ -170,6 +181,37 @@ impl Ends {
     }
 }
 
+/// Who has a pipe that the server has too; `None` where that is nobody but the server.
+fn other_end(pipe: &str, own: &BTreeSet<u32>) -> Option<String> {
+    let mut unseen = false;
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let process = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
+        let Some(process) = process.filter(|process| !descends(*process, own)) else { continue };
+        let descriptors = match fs::read_dir(entry.path().join("fd")) {
+            Ok(descriptors) => descriptors,
+            Err(error) => {
+                unseen |= error.kind() == io::ErrorKind::PermissionDenied;
+                continue;
+            }
+        };
+        let is_pipe = |path: PathBuf| fs::read_link(path).is_ok_and(|link| link.as_os_str() == pipe);
+        if descriptors.flatten().any(|descriptor| is_pipe(descriptor.path())) {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            return Some(format!("{} (process {process}) at the other end of a pipe", name.trim()));
+        }
+    }
+    unseen.then(|| "a process at the other end of a pipe".to_owned())
+}
+
+/// Whether a process is one of these, or one that they started.
+fn descends(process: u32, own: &BTreeSet<u32>) -> bool {
+    let parent = |process: &u32| {
+        let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        kernel_text::ProcessStat::parse(&text).map(|stat| stat.parent)
+    };
+    std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).any(|one| own.contains(&one))
+}
+
 fn socket_of(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
@@ -180,6 +222,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -197,16 +240,25 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"x").unwrap();
         let (pipe, _writer) = std::io::pipe().unwrap();
+        let mut other = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let to_other = other.stdin.take().unwrap();
 
         let mut ends = Ends::default();
-        ends.look(&[process]);
+        ends.belong_to(&[process]);
+        ends.look(0.0);
         let mut lead = |of: &dyn AsRawFd| ends.lead(process, of.as_raw_fd() as u64);
         assert_eq!(lead(&listener), Lead::Client);
         assert_eq!(lead(&accepted), Lead::Client);
         assert_eq!(lead(&client), Lead::Server);
         assert_eq!(lead(&asking), Lead::Named(path.display().to_string()));
         assert_eq!(lead(&file), Lead::File);
-        assert!(matches!(lead(&pipe), Lead::Named(_)));
+        // Both ends are the server's own, or those of a process that it started.
+        assert_eq!((lead(&pipe), lead(&to_other)), (Lead::Unknown, Lead::Unknown));
+        let link = fs::read_link(format!("/proc/{process}/fd/{}", to_other.as_raw_fd())).unwrap();
+        let name = other_end(link.to_str().unwrap(), &BTreeSet::new()).unwrap();
+        assert!(name.ends_with(" at the other end of a pipe"), "{name}");
+        other.kill().unwrap();
+        other.wait().unwrap();
         assert!(ends.is_complete());
         let words = format!("a connection to {}", path.display());
         assert!(ends.leads().contains(&words), "{words}");

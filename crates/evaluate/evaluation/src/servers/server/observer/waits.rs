@@ -14,6 +14,8 @@ pub(super) enum Waits {
     Asleep(Option<f64>),
     /// On a descriptor.
     On(u64),
+    /// Until a descriptor takes what is sent.
+    To(u64),
     /// On any of these descriptors, for so many seconds at most.
     OnAny(Vec<u64>, Option<f64>),
     /// For events of this descriptor, for so many seconds at most.
@@ -33,12 +35,14 @@ mod older {
     pub(super) const POLL: i64 = libc::SYS_poll;
     pub(super) const EPOLL_WAIT: i64 = libc::SYS_epoll_wait;
     pub(super) const SELECT: i64 = libc::SYS_select;
+    pub(super) const VFORK: i64 = libc::SYS_vfork;
 }
 #[cfg(not(target_arch = "x86_64"))]
 mod older {
     pub(super) const POLL: i64 = i64::MIN;
     pub(super) const EPOLL_WAIT: i64 = i64::MIN + 1;
     pub(super) const SELECT: i64 = i64::MIN + 2;
+    pub(super) const VFORK: i64 = i64::MIN + 3;
 }
 
 impl Waits {
@@ -70,8 +74,11 @@ impl Waits {
             | libc::SYS_sendto
             | libc::SYS_sendmsg
             | libc::SYS_sendmmsg
-            | libc::SYS_sendfile
-            | libc::SYS_splice => Self::In(Call::Send),
+            | libc::SYS_sendfile => Self::To(argument(0)),
+            libc::SYS_splice => Self::To(argument(2)),
+            libc::SYS_wait4 | libc::SYS_waitid | libc::SYS_clone | libc::SYS_clone3 | older::VFORK => {
+                Self::In(Call::Child)
+            }
             libc::SYS_read
             | libc::SYS_readv
             | libc::SYS_pread64
@@ -158,6 +165,9 @@ mod tests {
         assert_eq!(waits(-1, "0x7ffc 0x7f1a"), Waits::In(Call::None));
         assert_eq!(waits(libc::SYS_recvfrom, "0x5 0x0"), Waits::On(5));
         assert_eq!(waits(libc::SYS_munmap, "0x5 0x0"), Waits::In(Call::AddressSpace));
+        assert_eq!(waits(libc::SYS_write, "0x5 0x0"), Waits::To(5));
+        assert_eq!(waits(libc::SYS_splice, "0x5 0x0 0x6 0x0"), Waits::To(6));
+        assert_eq!(waits(libc::SYS_wait4, "0xffffffff 0x0"), Waits::In(Call::Child));
     }
 
     #[test]
