@@ -246,11 +246,11 @@ impl Between {
             if progressed {
                 spin_until = Instant::now() + spin;
             } else if Instant::now() > spin_until {
-                service.asleep.fetch_add(1, SeqCst);
                 service.polling.fetch_sub(1, SeqCst);
                 if service.is_relied_on.load(SeqCst) {
                     self.desk.doorbell.ring();
                 }
+                service.asleep.fetch_add(1, SeqCst);
                 held.released(|| wait.sleep());
                 service.asleep.fetch_sub(1, SeqCst);
                 service.polling.fetch_add(1, SeqCst);

@@ -91,14 +91,11 @@ impl Shared {
     fn sleep(&self, between: &Between, service: &Service, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
         let doorbell = &between.desk.doorbell;
         let nothing = || !self.leaving.load(Relaxed) && !between.desk.slots.iter().any(Slots::has_events);
-        // A call that sleeps waits for messages, and none comes after it before it ends.
-        let sleeps = || service.asleep.load(SeqCst) > 0;
-        let next_call_ns = service.calls.await_next(!service.is_crowded && !sleeps());
-        let polls = || !service.is_crowded && service.polling.load(SeqCst) > 0;
-        if polls() || next_call_ns.is_some() {
+        let next_call_ns = service.calls.await_next();
+        if service.polling.load(SeqCst) > 0 || next_call_ns.is_some() {
             // No message need wake this thread while another one looks for them.
             service.is_relied_on.store(true, SeqCst);
-            let is_needed = || !polls() && (next_call_ns.is_none() || sleeps());
+            let is_needed = || service.polling.load(SeqCst) == 0 && next_call_ns.is_none();
             let slept = doorbell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
             service.is_relied_on.store(false, SeqCst);
             return slept;
