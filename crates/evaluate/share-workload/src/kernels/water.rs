@@ -72,7 +72,9 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
         }
         host.barrier()?;
 
-        for index in (own.start..own.start + near).map(|index| index % count) {
+        let needed = (own.start..own.start + near).map(|index| index % count);
+        needed.clone().step_by(parameters.chunk.max(1)).for_each(|index| molecules.row(index).prefetch());
+        for index in needed {
             molecules.row(index).read(0, &mut atoms[index]);
         }
         forces.iter_mut().for_each(|force| *force = [0.0; 9]);

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_coherence::{Access, Foresight, HostId, Lock, Minipage};
+use forebay_coherence::{Access, HostId, Lock, Minipage};
 use forebay_vm::layout::Array;
 
 use super::{SPIN, Shared, calls::Calls};
@@ -28,10 +28,6 @@ use crate::{
     stack,
     transport::{Marks, Next, Transport},
 };
-
-/// For how long a thread whose call has ended takes what was foretold, and how long it waits for more of that: longer than a fetch.
-const TAKING: Duration = Duration::from_millis(1);
-const COMING: Duration = Duration::from_micros(100);
 
 /// A host's part in the coherence of its machine with others.
 pub struct Between {
@@ -107,11 +103,10 @@ impl Between {
         transport: Option<Box<dyn Transport>>,
         here: usize,
         alone: Range<u32>,
-        foresight: Foresight,
     ) -> Self {
         let service = transport.map(|transport| Service {
             marks: transport.marks(),
-            engine: Mutex::new(Engine::new(me, machines.clone(), transport, alone, foresight)),
+            engine: Mutex::new(Engine::new(me, machines.clone(), transport, alone)),
             polling: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
             is_relied_on: AtomicBool::new(false),
@@ -216,14 +211,12 @@ impl Between {
 
     /// Waits for the end of a call, and does what there is to do meanwhile.
     fn wait(&self, shared: &Shared, service: &Service, wait: &Wait) -> Ended {
-        let ended = wait.ended().filter(|_| service.try_engine(Engine::awaits_foretold) == Some(false));
-        ended.unwrap_or_else(|| {
+        wait.ended().unwrap_or_else(|| {
             // A thread that is relied on for messages runs no handler of the program.
             let held = SignalsHeld::new();
             service.calls.note_begin();
             service.polling.fetch_add(1, SeqCst);
             let ended = self.wait_meanwhile(shared, service, wait, &held);
-            self.take_foretold(shared, service);
             service.polling.fetch_sub(1, SeqCst);
             // From now on messages are up to the progress thread, unless it waits for the next call.
             service.calls.note_end();
@@ -254,28 +247,6 @@ impl Between {
                 held.released(|| wait.sleep());
                 service.asleep.fetch_sub(1, SeqCst);
                 service.polling.fetch_add(1, SeqCst);
-            }
-        }
-    }
-
-    /// Takes what was foretold, as long as it keeps coming and for some time at most. A thread that goes on at once faults for the
-    /// first of it, and then shares its processor with the progress thread, which takes the rest.
-    fn take_foretold(&self, shared: &Shared, service: &Service) {
-        if service.is_crowded {
-            return;
-        }
-        let mut spin_until = Instant::now() + COMING;
-        let end = Instant::now() + TAKING;
-        loop {
-            let served = service.try_engine(|engine| {
-                engine.awaits_foretold().then(|| engine.progress(self.machine(shared)).served)
-            });
-            let now = Instant::now();
-            match served {
-                Some(None) => return,
-                Some(Some(1..)) => spin_until = end.min(now + COMING),
-                _ if now > spin_until => return,
-                _ => spin_loop(),
             }
         }
     }
