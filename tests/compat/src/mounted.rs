@@ -7,8 +7,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use forebay_lab::{Error, Profile, SlowDisk};
+use forebay_testkit::{skip, switch};
+
 use crate::run::{Launch, Outcome, Side};
 use crate::scratch::Scratch;
+
+/// A remote file system with what `fill` writes to it; says why where there is none.
+///
+/// # Panics
+/// When it cannot be started for another reason than that this machine has none.
+pub fn remote(test: &str, fill: impl FnOnce(&Path)) -> Option<SlowDisk> {
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        skip(test, "both sides run without forebay");
+        return None;
+    }
+    match SlowDisk::start(Profile::Remote, 0) {
+        Ok(disk) => {
+            disk.fill(fill).expect("fill the remote file system");
+            Some(disk)
+        }
+        Err(why @ Error::Unsupported { .. }) => {
+            skip(test, why.to_string());
+            None
+        }
+        Err(why) => panic!("{why}"),
+    }
+}
 
 /// A mount that ends with this.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use forebay_compat::case::{NOBODY, compare};
 use forebay_compat::guests::{Kind, build, build_as};
+use forebay_compat::mounted::remote;
 use forebay_compat::run::{Side, find_program};
 use forebay_compat::{Case, Outcome, Scratch, in_some_run, long, root, scratch, skip, switch};
 use forebay_lab::{Profile, SlowDisk};
@@ -450,24 +451,6 @@ fn a_known_run_leaves_its_profile_as_it_is() {
         warm.text(&format!("small/new{number}"), 50, number);
     }
     assert!(run() > before, "other files have taught nothing");
-}
-
-/// A remote file system with what `fill` writes to it; says why where there is none.
-fn remote(test: &str, fill: impl FnOnce(&Path)) -> Option<SlowDisk> {
-    if switch("FOREBAY_COMPAT_PLAIN") {
-        skip(test, "both sides run without forebay");
-        return None;
-    }
-    match SlowDisk::start(Profile::Remote, 0) {
-        Ok(disk) => {
-            disk.fill(fill).expect("fill the remote file system");
-            Some(disk)
-        }
-        Err(why) => {
-            skip(test, why.to_string());
-            None
-        }
-    }
 }
 
 /// A process opens 400 files for longer than the kernel keeps names. A replay that looked all of them up at once would have most of

@@ -6,29 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_compat::mounted::{Mounted, launch, launch_in};
+use forebay_compat::mounted::{Mounted, launch, launch_in, remote};
 use forebay_compat::run::{Side, find_program};
 use forebay_compat::{Outcome, Scratch, guests::build, in_some_run, root, scratch, skip, switch};
-use forebay_lab::{Error, Opens, Profile, SlowDisk, Stats};
-
-/// A remote file system with what `fill` writes to it; says why where there is none.
-fn remote(test: &str, fill: impl FnOnce(&Path)) -> Option<SlowDisk> {
-    if switch("FOREBAY_COMPAT_PLAIN") {
-        skip(test, "both sides run without forebay");
-        return None;
-    }
-    match SlowDisk::start(Profile::Remote, 0) {
-        Ok(disk) => {
-            disk.fill(fill).expect("fill the remote file system");
-            Some(disk)
-        }
-        Err(why @ Error::Unsupported { .. }) => {
-            skip(test, why.to_string());
-            None
-        }
-        Err(why) => panic!("{why}"),
-    }
-}
+use forebay_lab::{Opens, Profile, SlowDisk, Stats};
 
 /// Runs a command on a disk that was made cold: what came of it, and what the disk has served.
 fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats) {
