@@ -352,8 +352,15 @@ fn files_that_share_a_block_do_not_have_it_read_for_each() {
     let _ = in_some_run(|| {
         let with = run(Side::With);
         assert_eq!((without.0.status, &without.0.stdout), (with.0.status, &with.0.stdout));
-        assert!(with.1.reads <= without.1.reads * 3 / 2 + 16, "{:?} {:?}", without.1, with.1);
-        with.0.wanted(|with| with.figure("forks") > 0.0)
+        // Each time, a block would be read for most of the files.
+        let reads_max = without.1.reads * 3 / 2 + 16;
+        let reads = with.1.reads;
+        let outcome = with.0.wanted(|with| with.figure("forks") > 0.0)?;
+        if reads <= reads_max {
+            Ok(outcome)
+        } else {
+            Err(format!("{reads} reads, at most {reads_max} expected"))
+        }
     });
 }
 

@@ -184,7 +184,8 @@ impl Rig {
             thread::sleep(time);
             let after = self.totals()?;
             let documents = after.2 - before.2;
-            if documents > 0 {
+            // On a busy machine one side may have waited for a processor all the time.
+            if documents > 0 && after.0 > before.0 && after.1 > before.1 {
                 let each_us = |one: f64, other: f64| (one - other) * 1e6 / documents as f64;
                 return Ok(Cost {
                     server_us: each_us(after.0, before.0),

@@ -42,8 +42,9 @@ SILENCE_S = 10
 END_MAX_S = 5
 
 Gst.init(None)
+TIME = Gst.Format.TIME
 # PyGObject builds a class when it is first used. Threads of two tracks at once would see a half of it.
-CLASSES = (Gst.Buffer, Gst.Event, Gst.PadProbeInfo, Gst.Segment)
+building = threading.Lock()
 protocol, url, *replay = sys.argv[1:]
 loop = GLib.MainLoop()
 pipeline = Gst.Pipeline.new()
@@ -61,14 +62,22 @@ def say(*words):
 def take(pad, information, kind):
     global heard_at
     heard_at = time.monotonic()
-    segment = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment()
-    buffer = information.get_buffer()
-    place = buffer.pts if replay else segment.to_stream_time(Gst.Format.TIME, buffer.pts)
-    say(kind, str(place), buffer.extract_dup(0, buffer.get_size()).hex())
-    return Gst.PadProbeReturn.OK
+    with building:
+        segment = pad.get_sticky_event(Gst.EventType.SEGMENT, 0).parse_segment()
+        buffer = information.get_buffer()
+        place = buffer.pts if replay else segment.to_stream_time(TIME, buffer.pts)
+        content = buffer.extract_dup(0, buffer.get_size())
+        onwards = Gst.PadProbeReturn.OK
+    say(kind, str(place), content.hex())
+    return onwards
 
 
 def receive(_source, pad):
+    with building:
+        connect(pad)
+
+
+def connect(pad):
     stream = pad.get_current_caps().get_structure(0)
     depayloader = DEPAYLOADERS[stream.get_string("encoding-name").upper()]
     chain = f"rtponvifparse ! {depayloader} ! fakesink" if replay else f"{depayloader} ! fakesink sync=true"
@@ -104,7 +113,7 @@ def seek_when_open(_bus, message):
     if frames == "key":
         flags |= Gst.SeekFlags.TRICKMODE | Gst.SeekFlags.TRICKMODE_KEY_UNITS
     at = Gst.SeekType.SET
-    source.send_event(Gst.Event.new_seek(rate, Gst.Format.TIME, flags, at, start, at, stop))
+    source.send_event(Gst.Event.new_seek(rate, TIME, flags, at, start, at, stop))
     pipeline.set_state(Gst.State.PLAYING)
 
 
@@ -123,7 +132,7 @@ def obey(channel, _condition):
             pipeline.set_state(Gst.State.PLAYING)
         case ["seek", seconds]:
             place = int(float(seconds) * Gst.SECOND)
-            pipeline.seek_simple(Gst.Format.TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, place)
+            pipeline.seek_simple(TIME, Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT, place)
         case _:
             return GLib.SOURCE_REMOVE
     pipeline.get_state(WAIT_MAX)

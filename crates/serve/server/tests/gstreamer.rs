@@ -91,7 +91,8 @@ impl Player {
         let mut said = String::new();
         self.child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
         let status = self.child.wait().expect("a child");
-        if status.success() { Ok(()) } else { Err(said) }
+        // Python goes on after an error in what GStreamer calls.
+        if status.success() && !said.contains("Traceback") { Ok(()) } else { Err(said) }
     }
 }
 
