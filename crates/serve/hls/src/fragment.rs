@@ -79,6 +79,25 @@ impl Pieces {
     }
 }
 
+impl Fragment {
+    /// Leaves these bytes of it.
+    pub fn cut(&mut self, bytes: Range<usize>) {
+        let mut at = 0;
+        for piece in &mut self.pieces {
+            let (Piece::Own(own) | Piece::Part(_, own)) = piece;
+            let within = |place: usize| own.start + place.saturating_sub(at).min(own.len());
+            let left = within(bytes.start)..within(bytes.end);
+            at += own.len();
+            *own = left;
+        }
+        self.pieces.retain(|piece| {
+            let (Piece::Own(own) | Piece::Part(_, own)) = piece;
+            !own.is_empty()
+        });
+        self.bytes = bytes.len().min(at.saturating_sub(bytes.start));
+    }
+}
+
 impl Film {
     /// What is sent of a buffer that has been filled with samples of these tracks. `next_ns` tells for each of them when the
     /// sample after the buffer is decoded. `None` without samples.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use forebay_hls::{Film, Piece, Segment, Unplayable};
 use forebay_media::Media;
 use forebay_media::index::Cursor;
-use forebay_streaming::buffer::{Buffer, Scratch};
+use forebay_streaming::buffer::{Buffer, Part, Scratch};
 use forebay_streaming::pool::Pool;
 use forebay_streaming::program::Playlist;
 use forebay_testkit::films::{Folder, H264, H265, ffmpeg};
@@ -26,6 +26,13 @@ fn film(media: &Arc<Media>, file: &File, start_ns: u64) -> Film {
         Some(sample)
     };
     Film::new(&Arc::new(playlist.expect("a playlist")), first_sample).expect("a film")
+}
+
+fn slice<'a>(piece: &Piece, own: &'a [u8], parts: &'a [Part]) -> &'a [u8] {
+    match piece {
+        Piece::Own(at) => &own[at.clone()],
+        Piece::Part(part, at) => &parts[*part].bytes()[at.clone()],
+    }
 }
 
 /// A segment as it is sent.
@@ -51,12 +58,18 @@ fn bytes_of(film: &Film, file: &File, tracks: &[usize], segment: Segment) -> Vec
         let fragment = film.fragment(tracks, sequence, &parts, &next).expect("samples");
         let before = bytes.len();
         for piece in &fragment.pieces {
-            bytes.extend_from_slice(match piece {
-                Piece::Own(at) => &fragment.own[at.clone()],
-                Piece::Part(part, at) => &parts[*part].bytes()[at.clone()],
-            });
+            bytes.extend_from_slice(slice(piece, &fragment.own, &parts));
         }
         assert_eq!(bytes.len() - before, fragment.bytes);
+        let all = &bytes[before..];
+        for cut in [0..1, 1..all.len() / 2, all.len() / 3..all.len(), all.len()..all.len(), 0..all.len() * 2]
+        {
+            let mut some = fragment.clone();
+            some.cut(cut.clone());
+            let left = some.pieces.iter().flat_map(|piece| slice(piece, &some.own, &parts).iter().copied());
+            let expected = &all[cut.start..cut.end.min(all.len())];
+            assert!(left.eq(expected.iter().copied()) && some.bytes == expected.len(), "{cut:?}");
+        }
         parts.into_iter().for_each(|part| pool.give_back(part));
     }
     bytes

@@ -22,7 +22,7 @@ const FIRST_BYTES_MIN: u64 = 16 << 10;
 /// How much larger the next one is at most: many begin at the same time, and none is to keep the disk from the others.
 const GROWTH: u64 = 4;
 /// The largest buffer of what a client takes as fast as it can, unless one sample is larger.
-const DOWNLOAD_BYTES_MAX: u64 = 1 << 20;
+const DOWNLOAD_BYTES_MAX: u64 = 256 << 10;
 /// How long a client may wait for its first buffer.
 const FIRST_WAIT_NS: u64 = 100_000_000;
 /// How long until a file that has nothing more is asked again.
@@ -264,24 +264,19 @@ impl Buffers {
         self.budget.leave(share);
     }
 
-    /// A buffer for the next samples; `None` while there is no memory for it.
-    pub fn lend(
-        &mut self,
-        program: &mut Peekable<impl Iterator<Item = Planned>>,
-        share: Share,
-    ) -> Option<Buffer> {
+    /// A buffer for the next samples; `None` while there is no memory for it. Where it ends depends on settings alone: a client that
+    /// asks for several ranges of a segment gets bytes of one and the same.
+    pub fn lend(&mut self, program: &mut Peekable<impl Iterator<Item = Planned>>) -> Option<Buffer> {
+        let most = self.pool.bytes_max();
         let bytes =
-            self.budget.depth(share, self.fixed_bytes).bytes.clamp(FIRST_BYTES_MIN, DOWNLOAD_BYTES_MAX);
-        skip_too_long(program, self.pool.bytes_max());
-        let next_bytes = room_for(next_bytes(program) as usize) as u64;
+            self.fixed_bytes.unwrap_or(most / PARTS).clamp(FIRST_BYTES_MIN, DOWNLOAD_BYTES_MAX).min(most);
+        skip_too_long(program, most);
+        let bytes_max = bytes.max(room_for(next_bytes(program) as usize) as u64).min(most);
         // Sessions have to send at their times.
-        if !self.wanting.is_empty() {
+        if !self.wanting.is_empty() || self.pool.free_bytes() < bytes_max {
             return None;
         }
-        if self.pool.free_bytes() < next_bytes.max(FIRST_BYTES_MIN).min(self.pool.bytes_max()) {
-            return None;
-        }
-        let bytes_max = bytes.max(next_bytes).min(self.pool.free_bytes()) as usize;
+        let bytes_max = bytes_max as usize;
         let mut buffer = Buffer::gather(program, bytes_max, bytes_max, &mut self.scratch);
         self.pool.lend(&mut buffer).then_some(buffer)
     }

@@ -15,8 +15,6 @@ use crate::http::web_socket;
 const KERNEL_BYTES: usize = 256 << 10;
 /// A connection on which nothing arrives for so long is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(30);
-/// Bytes that may have to be known to tell what a client speaks.
-pub(crate) const FIRST_BYTES: usize = 8;
 /// What the kernel takes in one call.
 const SLICES_MAX: usize = 1024;
 
@@ -42,13 +40,10 @@ pub(crate) struct Connection {
 }
 
 /// What a client speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// Its first bytes do not tell yet.
-    Unknown {
-        first: [u8; FIRST_BYTES],
-        count: usize,
-    },
+    Unknown(Vec<u8>),
     Rtsp,
     Http,
 }
@@ -81,7 +76,7 @@ impl Connection {
             interest: EventFlags::IN,
             client,
             host,
-            speaks: Protocol::Unknown { first: [0; FIRST_BYTES], count: 0 },
+            speaks: Protocol::Unknown(Vec::new()),
             is_web_socket: false,
         })
     }

@@ -9,7 +9,7 @@ use rustix::event::epoll::EventFlags;
 
 use crate::admission::Admission;
 use crate::backlog::Backlogs;
-use crate::connection::{Connection, FIRST_BYTES, Protocol, Received};
+use crate::connection::{Connection, Protocol, Received};
 use crate::encryption::{Cipher, Identity};
 use crate::error::{Result, to};
 use crate::event_loop::Serving;
@@ -340,8 +340,9 @@ impl Serving {
     fn received(&mut self, id: ConnectionId, bytes: &[u8], now_ns: u64) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let mut begin = Vec::new();
-        if let Protocol::Unknown { first, count } = connection.speaks {
-            begin = [&first[..count], bytes].concat();
+        if let Protocol::Unknown(first) = &mut connection.speaks {
+            first.extend_from_slice(bytes);
+            begin = std::mem::take(first);
             match is_http(&begin) {
                 Some(true) => {
                     connection.speaks = Protocol::Http;
@@ -351,9 +352,7 @@ impl Serving {
                 }
                 Some(false) => connection.speaks = Protocol::Rtsp,
                 None => {
-                    let mut first = [0; FIRST_BYTES];
-                    first[..begin.len()].copy_from_slice(&begin);
-                    connection.speaks = Protocol::Unknown { first, count: begin.len() };
+                    connection.speaks = Protocol::Unknown(begin);
                     return;
                 }
             }

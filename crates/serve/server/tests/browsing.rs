@@ -236,9 +236,15 @@ fn what_is_wrong_is_refused_with_a_sentence() {
         ("GET /a.mp4/media_7.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "404", "no such part"),
         ("GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n", "404", ""),
         ("GET /.forebay/none HTTP/1.1\r\nConnection: close\r\n\r\n", "404", ""),
-        ("POST / HTTP/1.1\r\nConnection: close\r\n\r\n", "405", "GET"),
-        ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "400", "body"),
-        ("GET / HTTP/9\r\n\r\n", "400", "HTTP/1.1"),
+        ("POST / HTTP/1.1\r\nConnection: close\r\n\r\n", "405", "Allow: GET, HEAD, OPTIONS\r\n"),
+        ("TRACE / HTTP/1.1\r\nConnection: close\r\n\r\n", "405", "Allow: GET, HEAD, OPTIONS\r\n"),
+        ("PUT /a.mp4 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "405", "close"),
+        ("LOCK /a.mp4 HTTP/1.1\r\nConnection: close\r\n\r\n", "501", "method"),
+        ("GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", "400", "body"),
+        ("GET / RTSP/1.0\r\n\r\n", "400", "HTTP/1.1"),
+        ("GET / HTTP/2.0\r\n\r\n", "505", "HTTP/1.1"),
+        ("OPTIONS * HTTP/3.0\r\n\r\n", "505", "HTTP/1.1"),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505", "HTTP/1.1"),
     ] {
         let response = answer(&server, request);
         assert!(
@@ -250,6 +256,100 @@ fn what_is_wrong_is_refused_with_a_sentence() {
     assert!(answer(&server, &long).starts_with("HTTP/1.1 431 "));
     let fields = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
     assert!(answer(&server, &fields).starts_with("HTTP/1.1 431 "));
+}
+
+#[test]
+fn methods_of_http_get_answers_of_http_and_those_of_rtsp_answers_of_rtsp() {
+    let folder = Folder::empty();
+    let server = Server::start(folder.root());
+    let (options, get) = ("OPTIONS * HTTP/1.1\r\n\r\n", "GET /.forebay/style.css HTTP/1.0\r\n\r\n");
+    // What comes after a body that nobody reads is a request.
+    let put = format!("PUT /a.mp4 HTTP/1.1\r\nContent-Length: 50000\r\n\r\n{}", "GET / HTTP".repeat(5000));
+    let answers = answer(&server, &[options, &put, options, get].concat());
+    let statuses: Vec<&str> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, ["204", "405", "204", "200"], "{answers}");
+    let (first, _) = answers.split_once("\r\n\r\n").expect("a head");
+    assert!(
+        first.contains("\r\nAllow: GET, HEAD, OPTIONS\r\n") && !first.contains("\r\nContent-"),
+        "{first}"
+    );
+    for request in
+        ["OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n", "\r\nOPTIONS rtsp://h/HTTP/1.1 RTSP/1.0\r\nCSeq: 1\r\n"]
+    {
+        let all = format!("{request}Connection: close\r\n\r\nno request\r\n\r\n");
+        let mut stream = TcpStream::connect(server.address).expect("the server listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+        for byte in all.as_bytes() {
+            stream.write_all(&[*byte]).expect("the server reads");
+        }
+        let mut response = [0; 12];
+        stream.read_exact(&mut response).expect("an answer");
+        assert_eq!(&response, b"RTSP/1.0 200", "{request}");
+    }
+}
+
+#[test]
+fn curl_gets_the_ranges_that_it_asks_for() {
+    let test = "curl_gets_the_ranges_that_it_asks_for";
+    let Some(folder) = Folder::new(test) else { return };
+    if Command::new("curl").arg("--version").output().is_err() {
+        return forebay_testkit::skip(test, "curl is not installed: run `scripts/setup test`");
+    }
+    // Segments of several fragments.
+    let server = server(&folder, |settings| settings.buffer_bytes = Some(20_000));
+    folder.encode(2, &format!("{H264} -c:a aac"), "a.ts");
+    let curl = |arguments: &[&str], path: &str| {
+        let url = format!("http://{}{path}", server.address);
+        let mut command = Command::new("curl");
+        command.args(["-s", "-m", "60", "-D", "-"]).args(arguments).arg(url);
+        let output = command.output().expect("curl runs").stdout;
+        let end = output.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+        (String::from_utf8_lossy(&output[..end]).to_lowercase(), output[end..].to_vec())
+    };
+    for path in [
+        "/",
+        "/a.mp4",
+        "/a.mp4/master.m3u8",
+        "/a.mp4/init_0_1.mp4",
+        "/a.mp4/segment_0_0_1.m4s",
+        "/a.ts/segment_0_0_1.m4s",
+    ] {
+        let (head, whole) = curl(&[], path);
+        let length = whole.len();
+        assert!(
+            head.contains(" 200 ok\r\n") && head.contains("\r\naccept-ranges: bytes\r\n"),
+            "{path}: {head}"
+        );
+        let tail = format!("-{}", length - 5);
+        for (range, expected) in [
+            ("0-0", 0..1),
+            ("3-41", 3..42),
+            (&*format!("{}-{}", length / 2, length * 3), length / 2..length),
+            (&*format!("{}-", length - 1), length - 1..length),
+            (&*tail, 5..length),
+        ] {
+            let (head, part) = curl(&["-r", range], path);
+            let wanted =
+                format!("\r\ncontent-range: bytes {}-{}/{length}\r\n", expected.start, expected.end - 1);
+            assert!(head.contains(" 206 ") && head.contains(&wanted), "{path} {range}: {head}");
+            assert!(part == whole[expected], "{path} {range}: {} of {length} bytes", part.len());
+        }
+        let (head, _) = curl(&["-r", &format!("{length}-")], path);
+        let wanted = format!("\r\ncontent-range: bytes */{length}\r\n");
+        assert!(head.contains(" 416 ") && head.contains(&wanted), "{path}: {head}");
+        let (head, several) = curl(&["-r", "0-1,4-5"], path);
+        assert!(head.contains(" 200 ") && several == whole, "{path}: {head}");
+        let (head, none) = curl(&["-I", "-o", "/dev/null"], path);
+        let is_segment = path.contains("segment");
+        let length = format!("\r\ncontent-length: {length}\r\n");
+        assert!(
+            none.is_empty() && head.contains(" 200 ") && head.contains(&length) != is_segment,
+            "{path}: {head}"
+        );
+    }
+    let (head, _) = curl(&["-T", &folder.path("a.ts").display().to_string()], "/a.ts");
+    assert!(head.contains(" 405 ") && head.contains("\r\nallow: get, head, options\r\n"), "{head}");
+    until("memory is given back", || server.metric("forebay_buffer_bytes") == 0);
 }
 
 #[test]

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use forebay_hls::Unplayable;
 use forebay_rtsp::server::{ConnectionId, QuestionId};
 
-use super::download::Download;
+use super::download::{self, Download, Extent};
 use super::errands::{Errand, Errands};
 use super::films::Screened;
 use super::listing::{self, Listing, Place};
+use super::ranges::Wanted;
 use super::response::{HTML, JSON, M3U, MP4, PLAYLIST, Response};
 use super::route::{Form, Route, What};
 use super::{Asked, SECOND_NS, State, busy, pages};
-use crate::catalog::{Extent, Failure, Opened};
+use crate::catalog::{self, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
 use crate::folders::no_folder;
@@ -59,7 +60,7 @@ impl Serving {
         let question = self.server.question();
         let client = connection.client.ip();
         // A playlist names all segments.
-        let (path, query, extent) = (path.clone(), query.clone(), Extent::Whole);
+        let (path, query, extent) = (path.clone(), query.clone(), catalog::Extent::Whole);
         let opening = Opening { question, client, path, query, extent };
         if self.readers.open(opening) {
             self.web.questions.insert(question, id);
@@ -184,12 +185,21 @@ impl Serving {
                         return self.respond(id, &asked.received, &busy("buffers have no more memory"));
                     };
                     let (film, opened) = (film.clone(), screened.opened.clone());
-                    let mut download = Download::new(film, opened, tracks.clone(), segment, share);
-                    download.is_chunked = asked.received.is_1_1;
+                    // From the first byte on it is the whole, which need not be measured.
+                    let wanted =
+                        Wanted::of(&asked.received).filter(|wanted| *wanted != Wanted::From(0, None));
+                    let extent = wanted.map_or(Extent::Whole, |wanted| Extent::Measured(wanted, 0));
+                    let knows_chunks = asked.received.is_1_1;
+                    let download =
+                        Download::new(film, opened, tracks.clone(), segment, share, extent, knows_chunks);
                     self.set_state(id, State::Segment(Box::new(download), Box::new(asked.clone())));
                     return self.want_buffer(id);
                 }
-                Some(_) => Response::new(MP4, ""),
+                Some(_) => {
+                    let keeps_alive = asked.received.keeps_alive;
+                    let head = download::whole(asked.received.is_1_1).head(None, None, keeps_alive);
+                    return self.send_body(id, head.into_bytes(), keeps_alive);
+                }
                 None => missing(),
             },
         };

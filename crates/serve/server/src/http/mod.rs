@@ -13,11 +13,14 @@
 //! ```
 
 mod answers;
+#[cfg(test)]
+mod any_request;
 mod download;
 pub(crate) mod errands;
 mod films;
 pub(crate) mod listing;
 mod pages;
+mod ranges;
 pub(crate) mod request;
 mod response;
 mod route;
@@ -33,7 +36,7 @@ use self::download::Download;
 use self::films::Films;
 use self::listing::Listing;
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
-use self::response::{MP4, Response};
+use self::response::Response;
 use self::route::Route;
 use self::tunnel::{Cookie, Decoder};
 use self::web_socket::Frames;
@@ -76,6 +79,8 @@ pub(crate) struct Web {
 struct Talk {
     /// What has come and is not used.
     bytes: Vec<u8>,
+    /// What is still to come of a body that nobody reads.
+    skip: u64,
     /// When something was last received or sent.
     progress_ns: u64,
     state: State,
@@ -113,6 +118,14 @@ struct Asked {
     user: Option<String>,
 }
 
+impl Talk {
+    fn skip_body(&mut self) {
+        let bytes = usize::try_from(self.skip).unwrap_or(usize::MAX).min(self.bytes.len());
+        self.bytes.drain(..bytes);
+        self.skip -= bytes as u64;
+    }
+}
+
 impl Web {
     /// Whether a connection speaks HTTP.
     pub fn has(&self, id: ConnectionId) -> bool {
@@ -137,7 +150,7 @@ impl Web {
 impl Serving {
     /// A connection speaks HTTP from now on.
     pub(crate) fn begin_http(&mut self, id: ConnectionId) {
-        let talk = Talk { bytes: Vec::new(), progress_ns: clock::now_ns(), state: State::Idle };
+        let talk = Talk { bytes: Vec::new(), skip: 0, progress_ns: clock::now_ns(), state: State::Idle };
         self.web.connections.insert(id, talk);
     }
 
@@ -163,6 +176,7 @@ impl Serving {
             _ => {}
         }
         talk.bytes.extend_from_slice(bytes);
+        talk.skip_body();
         if matches!(talk.state, State::Idle) {
             talk.progress_ns = clock::now_ns();
         }
@@ -222,7 +236,7 @@ impl Serving {
                     *keeps_alive
                 }
                 State::Segment(download, asked) => {
-                    let keeps_alive = asked.received.keeps_alive && download.is_chunked;
+                    let keeps_alive = asked.received.keeps_alive && download.tells_its_end();
                     let (has_sent, parts) = download.send(connection);
                     if has_sent {
                         talk.progress_ns = clock::now_ns();
@@ -256,7 +270,7 @@ impl Serving {
         let Some(talk) = self.web.connections.get_mut(&id) else { return false };
         let received = match Received::parse(&talk.bytes) {
             Ok(None) => return false,
-            Ok(Some(received)) => {
+            Ok(Some(mut received)) => {
                 talk.bytes.drain(..received.head_bytes);
                 talk.bytes.shrink_to(HEAD_BYTES_MAX);
                 // A tunnel is no response to one request.
@@ -265,7 +279,20 @@ impl Serving {
                     self.begin_tunnel(id, &received, cookie);
                     return true;
                 }
-                received.without_body()
+                // So no two readers disagree where the next request begins.
+                match self.web.connections.get_mut(&id).zip(received.body_bytes()) {
+                    Some((_, 0)) => Ok(received),
+                    _ if received.is_for_content() => Err(Malformed::HasBody),
+                    Some((talk, bytes)) => {
+                        talk.skip = bytes;
+                        talk.skip_body();
+                        Ok(received)
+                    }
+                    None => {
+                        received.keeps_alive = false;
+                        Ok(received)
+                    }
+                }
             }
             Err(malformed) => Err(malformed),
         };
@@ -275,6 +302,7 @@ impl Serving {
             Err(malformed) => {
                 let (status, sentence) = match malformed {
                     Malformed::Request => (400, "this is no request of HTTP/1.1"),
+                    Malformed::Version => (505, "the server speaks HTTP/1.1"),
                     Malformed::TooLarge => (431, "the request has too many or too long header fields"),
                     Malformed::HasBody => (400, "requests have no body here"),
                 };
@@ -287,9 +315,7 @@ impl Serving {
     fn request(&mut self, id: ConnectionId, received: Received) {
         let Some(connection) = self.connections.get(id) else { return };
         let (client, is_encrypted) = (connection.client.ip(), connection.is_encrypted());
-        let method = received.request.method.as_str();
-        if method != "GET" && method != "HEAD" {
-            let response = Response::refusal(405, "the server takes GET and HEAD").with("Allow", "GET, HEAD");
+        if let Some(response) = Response::to_method(received.request.method.as_str()) {
             return self.respond(id, &received, &response);
         }
         if self.cameras.is_some() {
@@ -340,7 +366,7 @@ impl Serving {
         if !download.wants_buffer(buffers) {
             return;
         }
-        let Some(buffer) = self.buffers.lend(&mut download.rest, download.share) else {
+        let Some(buffer) = self.buffers.lend(&mut download.rest) else {
             download.is_waiting = true;
             self.web.without_memory.push_back(id);
             return;
@@ -394,12 +420,21 @@ impl Serving {
             }
             return self.tend(id);
         }
-        download.put_filled(filling.buffer.into_parts());
+        let unused = download.put_filled(filling.buffer.into_parts());
+        self.buffers.take_back(unused);
+        match download.measured() {
+            None => {}
+            Some(Ok(())) => return self.want_buffer(id),
+            Some(Err(length)) => {
+                let received = asked.received.clone();
+                self.drop_download(id);
+                self.respond(id, &received, &Response::unsatisfiable(length));
+                self.go_on_http(id);
+                return self.tend(id);
+            }
+        }
         if !std::mem::replace(&mut download.is_head_sent, true) {
-            let response = Response::new(MP4, "");
-            let response =
-                if download.is_chunked { response.with("Transfer-Encoding", "chunked") } else { response };
-            let head = response.head(None, None, asked.received.keeps_alive && download.is_chunked);
+            let head = download.head(asked.received.keeps_alive);
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.send(head.as_bytes());
             }
@@ -443,22 +478,28 @@ impl Serving {
 
     fn respond(&mut self, id: ConnectionId, received: &Received, response: &Response) {
         let is_refused = response.status >= 500;
+        let part = ranges::part(received, response);
+        let response = part.as_ref().unwrap_or(response);
         self.send_response(id, response, received.keeps_alive && !is_refused, received.is_head());
     }
 
     /// Begins to send a response. Its body waits here, and not in the connection.
     fn send_response(&mut self, id: ConnectionId, response: &Response, keeps_alive: bool, is_head: bool) {
         let most = (self.settings.memory_bytes / BODIES_PARTS) as usize;
-        if response.status == 200
+        if response.status < 300
             && self.web.body_bytes.saturating_add(response.body.len()) > most.max(1 << 20)
         {
             let busy = busy("too many lists are being sent");
             return self.send_response(id, &busy, false, is_head);
         }
-        let mut bytes = response.head(None, Some(response.body.len()), keeps_alive).into_bytes();
+        let mut bytes = response.head(None, Some(response.body.len() as u64), keeps_alive).into_bytes();
         if !is_head {
             bytes.extend_from_slice(&response.body);
         }
+        self.send_body(id, bytes, keeps_alive);
+    }
+
+    fn send_body(&mut self, id: ConnectionId, bytes: Vec<u8>, keeps_alive: bool) {
         self.web.body_bytes += bytes.len();
         self.set_state(id, State::Body { bytes, at: 0, keeps_alive });
     }

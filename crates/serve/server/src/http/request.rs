@@ -6,6 +6,12 @@ use forebay_rtsp::message::{Headers, Method, Request};
 const FIELDS_MAX: usize = 64;
 /// The longest head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
+/// The longest body of a request that is refused: it is skipped, and the connection goes on.
+const BODY_BYTES_MAX: u64 = 1 << 20;
+/// The longest first line that tells what a client speaks, if its method does not.
+const FIRST_LINE_BYTES_MAX: usize = 4 << 10;
+/// Methods that RTSP has not (RFC 9110, section 9.3; RFC 5789).
+pub(super) const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "TRACE", "PATCH"];
 
 /// A request, and what is to be known for its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +30,10 @@ pub(super) struct Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Malformed {
     Request,
+    /// Of another version of HTTP.
+    Version,
     TooLarge,
-    /// Only requests to tunnels have one.
+    /// Requests for something to see have none.
     HasBody,
 }
 
@@ -39,6 +47,7 @@ impl Received {
             Ok(httparse::Status::Partial) if bytes.len() > HEAD_BYTES_MAX => return Err(Malformed::TooLarge),
             Ok(httparse::Status::Partial) => return Ok(None),
             Err(httparse::Error::TooManyHeaders) => return Err(Malformed::TooLarge),
+            Err(httparse::Error::Version) if names_http(first_line(bytes)) => return Err(Malformed::Version),
             Err(_) => return Err(Malformed::Request),
         };
         let mut headers = Headers::default();
@@ -62,28 +71,57 @@ impl Received {
         self.request.method.as_str() == "HEAD"
     }
 
-    /// A request for something to see has no body, so that no two readers disagree where the next one begins.
-    pub fn without_body(self) -> Result<Self, Malformed> {
+    /// Whether it is for something to see.
+    pub fn is_for_content(&self) -> bool {
+        matches!(self.request.method.as_str(), "GET" | "HEAD")
+    }
+
+    /// How long its body is; `None` if that is not known, or is too much to skip.
+    pub fn body_bytes(&self) -> Option<u64> {
         let headers = &self.request.headers;
-        let has_length = headers.all("Content-Length").any(|length| length != "0");
-        if has_length || headers.get("Transfer-Encoding").is_some() {
-            return Err(Malformed::HasBody);
+        if headers.get("Transfer-Encoding").is_some() {
+            return None;
         }
-        Ok(self)
+        let mut lengths = headers.all("Content-Length");
+        let Some(length) = lengths.next() else { return Some(0) };
+        let is_plain = length.bytes().all(|byte| byte.is_ascii_digit()) && lengths.all(|one| one == length);
+        let bytes = length.parse().ok().filter(|bytes| is_plain && *bytes <= BODY_BYTES_MAX)?;
+        // Such a client may leave the body out once it is refused.
+        (bytes == 0 || headers.get("Expect").is_none()).then_some(bytes)
     }
 }
 
 /// Whether what a client sent first can be HTTP; `None` if more of it has to be known.
 pub(crate) fn is_http(first: &[u8]) -> Option<bool> {
-    const METHODS: [&[u8]; 3] = [b"GET ", b"HEAD ", b"POST "];
-    if METHODS.iter().any(|method| first.starts_with(method)) {
+    let line = first_line(first);
+    let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
+    if word.len() < line.len() && METHODS.iter().any(|method| method.as_bytes() == word) {
         return Some(true);
     }
-    METHODS.iter().all(|method| !method.starts_with(first)).then_some(false)
+    if !word.trim_ascii_end().iter().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte)) {
+        return Some(false);
+    }
+    let is_whole = first.trim_ascii_start().len() > line.len();
+    match first.len() > FIRST_LINE_BYTES_MAX {
+        _ if is_whole => Some(names_http(line)),
+        true => Some(false),
+        false => None,
+    }
+}
+
+/// The first line that is not blank, as far as it has come.
+fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes.trim_ascii_start().split(|byte| *byte == b'\n').next().unwrap_or_default()
+}
+
+/// Whether a line ends with a version of HTTP.
+fn names_http(line: &[u8]) -> bool {
+    line.trim_ascii_end().rsplit(|byte| *byte == b' ').next().is_some_and(|word| word.starts_with(b"HTTP/"))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::any_request;
     use super::*;
     use proptest::prelude::*;
 
@@ -101,20 +139,52 @@ mod tests {
                 (keeps_alive, is_1_1, text.len())
             );
         }
-        let with_body = Received::parse(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx").expect("a request");
-        assert_eq!(with_body.expect("all of it").without_body(), Err(Malformed::HasBody));
-        assert_eq!(Received::parse(b"GET / RTSP/1.0\r\n\r\n"), Err(Malformed::Request));
+        for (text, expected) in [
+            ("GET / RTSP/1.0\r\n\r\n", Malformed::Request),
+            ("GET /\r\n\r\n", Malformed::Request),
+            ("GET / HTTP/2.0\r\n\r\n", Malformed::Version),
+            ("PRI * HTTP/2.0\r\n\r\n", Malformed::Version),
+        ] {
+            assert_eq!(Received::parse(text.as_bytes()), Err(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_all_readers_find_it_or_unknown() {
+        for (fields, expected) in [
+            ("", Some(0)),
+            ("Content-Length: 7\r\n", Some(7)),
+            ("Content-Length: 7\r\nContent-Length: 7\r\n", Some(7)),
+            ("Content-Length: 7\r\nContent-Length: 8\r\n", None),
+            ("Content-Length: +7\r\n", None),
+            ("Content-Length: 1048577\r\n", None),
+            ("Content-Length: 0\r\nTransfer-Encoding: chunked\r\n", None),
+            ("Content-Length: 7\r\nExpect: 100-continue\r\n", None),
+        ] {
+            let text = format!("PUT / HTTP/1.1\r\n{fields}\r\n");
+            let received = Received::parse(text.as_bytes()).expect("a request").expect("all of it");
+            assert_eq!(received.body_bytes(), expected, "{fields}");
+        }
     }
 
     #[test]
     fn the_first_bytes_tell_http_from_rtsp() {
         for (first, expected) in [
             (&b"GET /"[..], Some(true)),
-            (b"GET_PARAMETER", Some(false)),
+            (b"\r\nTRACE ", Some(true)),
+            (b"GET_PARAMETER", None),
             (b"G", None),
             (b"POST", None),
-            (b"OPTIONS", Some(false)),
+            (b"OPTIONS * ", None),
+            (b"OPTIONS * RTSP/1.0\r\n", Some(false)),
+            (b"OPTIONS * HTTP/1.1\r\n", Some(true)),
+            (b"LOCK /a%20b HTTP/1.1\n", Some(true)),
+            (b"\n\nDESCRIBE rtsp://h/HTTP/1.1 RTSP/1.0\r\n", Some(false)),
+            (b"garbage\n", Some(false)),
             (b"$", Some(false)),
+            (b"\x16\x03\x01", Some(false)),
+            (b"", None),
+            (&[b'a'; FIRST_LINE_BYTES_MAX + 1], Some(false)),
         ] {
             assert_eq!(is_http(first), expected, "{first:?}");
         }
@@ -122,9 +192,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_refused_or_waited_for(bytes: Vec<u8>, fields in "[ -~\r\n]{0,300}") {
-            let _ = Received::parse(&bytes);
-            let _ = Received::parse(format!("GET /{fields}\r\n\r\n").as_bytes());
+        fn any_bytes_are_read_refused_or_waited_for(
+            bytes: Vec<u8>,
+            fields in "((Range: bytes=|Content-Length: |Connection: )?[ -~]{0,20}\r?\n|[0-9-]{0,9}){0,9}",
+        ) {
+            any_request::bytes(&bytes);
+            any_request::bytes(format!("GET /{fields}\r\n\r\n").as_bytes());
+            any_request::bytes(format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes());
             let endless = vec![b'a'; HEAD_BYTES_MAX + 1];
             prop_assert_eq!(Received::parse(&[b"GET /", endless.as_slice()].concat()), Err(Malformed::TooLarge));
         }

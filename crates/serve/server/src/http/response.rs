@@ -1,6 +1,9 @@
 //! Responses of HTTP (RFC 9112).
 
 use std::fmt::Write;
+use std::ops::Range;
+
+use super::request::METHODS;
 
 /// A response, before it is known on which connection it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,29 @@ impl Response {
         Self { status, ..Self::new(TEXT, format!("{sentence}\n")) }
     }
 
+    /// What is answered to a method, whatever its URL; `None` if that depends on the URL.
+    pub fn to_method(method: &str) -> Option<Self> {
+        let refusal = match method {
+            "GET" | "HEAD" => return None,
+            "OPTIONS" => Self { status: 204, ..Self::new(TEXT, "") },
+            _ if METHODS.contains(&method) => Self::refusal(405, "the server takes GET, HEAD and OPTIONS"),
+            _ => Self::refusal(501, "the server does not know this method"),
+        };
+        Some(refusal.with("Allow", "GET, HEAD, OPTIONS"))
+    }
+
+    /// No byte of a body is in the range that is wanted.
+    pub fn unsatisfiable(length: u64) -> Self {
+        let refusal = Self::refusal(416, &format!("there are {length} bytes"));
+        refusal.with("Content-Range", format!("bytes */{length}"))
+    }
+
+    /// These bytes of so many.
+    pub fn of_range(self, range: &Range<u64>, length: u64) -> Self {
+        let Range { start, end } = range;
+        Self { status: 206, ..self }.with("Content-Range", format!("bytes {start}-{}/{length}", end - 1))
+    }
+
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
         self.fields.push((name, value.to_string()));
@@ -39,25 +65,28 @@ impl Response {
     }
 
     /// What comes before the body. Without a length, its end is told otherwise.
-    pub fn head(&self, date: Option<&str>, length: Option<usize>, keeps_alive: bool) -> String {
+    pub fn head(&self, date: Option<&str>, length: Option<u64>, keeps_alive: bool) -> String {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         // Into memory, which does not fail.
         if let Some(date) = date {
             let _ = write!(head, "Date: {date}\r\n");
         }
-        let _ = write!(
-            head,
-            "Content-Type: {}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n",
-            self.kind
-        );
+        let has_body = self.status != 204;
+        if has_body {
+            let _ = write!(head, "Content-Type: {}\r\n", self.kind);
+        }
+        head.push_str("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
         if self.kind == HTML {
             let _ = write!(head, "Content-Security-Policy: {POLICY}\r\n");
         }
         for (name, value) in &self.fields {
             let _ = write!(head, "{name}: {value}\r\n");
         }
-        if let Some(length) = length {
+        if let Some(length) = length.filter(|_| has_body) {
             let _ = write!(head, "Content-Length: {length}\r\n");
+            if self.status == 200 {
+                head.push_str("Accept-Ranges: bytes\r\n");
+            }
         }
         head.push_str(if keeps_alive {
             "Connection: keep-alive\r\n\r\n"
@@ -72,6 +101,8 @@ fn reason(status: u16) -> &'static str {
     match status {
         101 => "Switching Protocols",
         200 => "OK",
+        204 => "No Content",
+        206 => "Partial Content",
         301 => "Moved Permanently",
         400 => "Bad Request",
         401 => "Unauthorized",
@@ -79,10 +110,13 @@ fn reason(status: u16) -> &'static str {
         404 => "Not Found",
         405 => "Method Not Allowed",
         415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
+        501 => "Not Implemented",
         503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
         _ => "Other",
     }
 }

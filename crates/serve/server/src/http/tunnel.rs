@@ -54,7 +54,8 @@ impl Received {
     /// The cookie of a request for a tunnel.
     pub(super) fn cookie(&self, client: IpAddr) -> Option<Cookie> {
         let cookie = self.request.headers.get("x-sessioncookie")?;
-        (cookie.len() <= COOKIE_BYTES_MAX).then(|| (client, cookie.to_owned()))
+        let is_half = matches!(self.request.method.as_str(), "GET" | "POST");
+        (is_half && cookie.len() <= COOKIE_BYTES_MAX).then(|| (client, cookie.to_owned()))
     }
 }
 
