@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use crate::catalog::Catalog;
 use crate::clock;
+use crate::config::any_text;
 use crate::rig::{FRAME, Rig, SETUP, session};
-use crate::settings::Settings;
 use crate::status;
 
 /// Numbers as clients write them, and as they do not.
@@ -122,15 +122,7 @@ proptest! {
 proptest! {
     #[test]
     fn any_settings_are_read_or_refused_with_a_line(text in mistaken(SETTINGS)) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("serve.toml");
-        std::fs::write(&path, &text).expect("a file");
-        if let Err(error) = Settings::read(&path) {
-            let said = error.to_string();
-            let line = said.strip_prefix(&format!("{}:", path.display())).and_then(|rest| rest.split(':').next());
-            let line: usize = line.and_then(|line| line.parse().ok()).unwrap_or_default();
-            prop_assert!((1..=text.lines().count() + 1).contains(&line), "{said}");
-        }
+        any_text::settings(text.as_bytes());
     }
 }
 

@@ -1,5 +1,7 @@
 //! Reads settings from a TOML file. An error has its line and column, and what was expected there.
 
+#[cfg(test)]
+pub(crate) mod any_text;
 mod members;
 
 use std::fmt::Display;
@@ -218,7 +220,8 @@ impl Settings {
         Self::parse(path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self> {
+    /// What a text says that is in a file at `path`.
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let file = toml::from_str(text).map_err(|error| Fault {
             at: error.span().map_or(0, |span| span.start),
