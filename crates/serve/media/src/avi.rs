@@ -5,6 +5,9 @@
 //!   RIFF AVIX | LIST movi | 00dc | 01wb | ...
 //! ```
 //!
+//! Some writers of MPEG-4 pack pictures: a chunk has one and the next one, which is seen before it. A chunk with a picture without content
+//! makes up for that when the others of the kind have come. Each picture becomes a sample, as many as there are chunks.
+//!
 //! Lists are entered and not left: each chunk is followed by the next one, whatever it is in. The index at the end is not read.
 //! It is missing in recordings that were cut off, and pictures tell themselves whether they are key frames.
 
@@ -32,6 +35,12 @@ const BLOCKS_PER_SECOND: u32 = 50;
 const BLOCK_FRAMES_MAX: u32 = 1 << 14;
 /// A picture of MPEG-4 (ISO/IEC 14496-2, 6.2.5).
 const PICTURE_CODE: [u8; 4] = [0, 0, 1, 0xB6];
+/// The longest picture that can stand for another one, which lies in a chunk before.
+const PLACEHOLDER_BYTES_MAX: u32 = 19;
+/// The most pictures between two that others are made from.
+const BETWEEN_MAX: usize = 16;
+/// The longest chunk that is looked through for a second picture.
+const PACKED_BYTES_MAX: u32 = 4 << 20;
 
 pub(crate) fn read(source: &mut Source) -> Result<Found> {
     let mut pass = Pass { streams: Vec::new(), samples_left: samples_max(source.bytes()) };
@@ -129,6 +138,8 @@ struct Served {
 /// Which picture comes when.
 struct Order {
     ordered: Ordered,
+    /// The last one that others are made from, which may have another one in its chunk, and those that followed it.
+    held: Vec<Picture>,
     told: Told,
     /// The order of the last picture.
     last: (u64, i64),
@@ -140,6 +151,14 @@ enum Told {
     Kinds { anchors: u64, between: i64 },
     /// NAL units, which follow start codes or their lengths.
     Units(Box<Heads>, Framing),
+}
+
+/// A picture that is seen before the last one that it is made from.
+const BETWEEN: u8 = 2;
+
+/// The kind of a picture that begins with its code.
+fn kind(picture: &[u8]) -> Option<u8> {
+    picture.get(PICTURE_CODE.len()).map(|first| first >> 6)
 }
 
 /// Which headers frames of sound have.
@@ -269,13 +288,17 @@ impl Stream {
             Ok(())
         } else if let Some(order) = &mut served.order {
             if bytes == 0 {
+                order.hold(None, &mut self.builder, samples_left)?;
                 order.ordered.skip();
+                return Ok(());
+            }
+            if order.unpack(source, bytes)? {
                 return Ok(());
             }
             let head = source.up_to(at, HEAD_BYTES.min(bytes as usize))?;
             let (is_sync, order_told) = order.of(head, &mut served.codec);
             let picture = Picture { at, bytes, is_sync, order: order_told };
-            order.ordered.push(picture, &mut self.builder, samples_left)
+            order.hold(Some(picture), &mut self.builder, samples_left)
         } else if let Some(frames) = served.frames {
             let (mut at, end) = (at, at + u64::from(bytes));
             while at < end {
@@ -305,7 +328,8 @@ impl Stream {
         let Some(Served { mut codec, format, carriage, order, last_step, .. }) = self.served else {
             return Ok(Err(self.left_out));
         };
-        if let Some(order) = order {
+        if let Some(mut order) = order {
+            order.hold(None, &mut self.builder, samples_left)?;
             if let Told::Units(heads, _) = &order.told {
                 if !heads.has_sets() {
                     return Ok(Err(Some("pictures without parameter sets amid them".to_owned())));
@@ -348,7 +372,40 @@ impl Served {
 
 impl Order {
     fn new(told: Told) -> Self {
-        Self { ordered: Ordered::default(), told, last: (0, 0) }
+        Self { ordered: Ordered::default(), held: Vec::new(), told, last: (0, 0) }
+    }
+
+    /// Passes pictures on, and holds another one.
+    fn hold(&mut self, next: Option<Picture>, to: &mut Builder, samples_left: &mut u64) -> Result<()> {
+        let is_between =
+            next.is_some_and(|next| matches!(self.told, Told::Kinds { .. }) && next.order.1 != i64::MAX);
+        if !is_between || self.held.len() > BETWEEN_MAX {
+            self.held.drain(..).try_for_each(|picture| self.ordered.push(picture, to, samples_left))?;
+        }
+        self.held.extend(next);
+        Ok(())
+    }
+
+    /// Makes two pictures of one that is held, if a chunk of so many bytes stands for the second one; returns whether that is so.
+    fn unpack(&mut self, source: &mut Source, bytes: u32) -> Result<bool> {
+        let (Told::Kinds { .. }, Some(&first)) = (&self.told, self.held.first()) else { return Ok(false) };
+        if bytes > PLACEHOLDER_BYTES_MAX || first.bytes > PACKED_BYTES_MAX {
+            return Ok(false);
+        }
+        let chunk = source.copy(first.at, first.bytes.into(), "a picture")?;
+        let second = memmem::find_iter(&chunk, &PICTURE_CODE).nth(1);
+        let Some(begin) = second.filter(|begin| kind(&chunk[*begin..]) == Some(BETWEEN)) else {
+            return Ok(false);
+        };
+        let second = Picture {
+            at: first.at + begin as u64,
+            bytes: first.bytes - begin as u32,
+            is_sync: false,
+            order: (first.order.0, 0),
+        };
+        self.held[0].bytes = begin as u32;
+        self.held.insert(1, second);
+        Ok(true)
     }
 
     /// Whether decoding can begin with a picture that begins so, and where it comes.
@@ -363,9 +420,8 @@ impl Order {
                 picture.unwrap_or((false, self.last))
             }
             Told::Kinds { anchors, between } => {
-                const BETWEEN: u8 = 2;
                 let begin = memmem::find(head, &PICTURE_CODE);
-                let kind = begin.and_then(|begin| head.get(begin + 4)).map_or(1, |first| first >> 6);
+                let kind = begin.and_then(|begin| kind(&head[begin..])).unwrap_or(1);
                 if let (Codec::Mpeg4 { config }, Some(begin)) = (codec, begin)
                     && config.is_empty()
                 {

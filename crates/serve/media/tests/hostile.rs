@@ -202,3 +202,51 @@ fn what_comes_after_damage_is_found_again() {
         }
     }
 }
+
+#[test]
+fn a_page_of_ogg_with_another_checksum_is_left_out_and_all_others_keep_their_times() {
+    let test = "a_page_of_ogg_with_another_checksum_is_left_out_and_all_others_keep_their_times";
+    let Some(folder) = folder(test) else { return };
+    for (name, options) in
+        [("a.opus", "-c:a libopus -page_duration 200000"), ("a.ogg", "-c:a libvorbis -page_duration 200000")]
+    {
+        let whole = std::fs::read(folder.encode(4, &format!("-vn {options}"), name)).expect("a file");
+        let samples = |file: &Vec<u8>| {
+            let media = Arc::new(Media::read(file).expect(name));
+            let all = media.plan(&[0], 0);
+            let content =
+                |one: &forebay_media::Sample| file[one.at.start as usize..one.at.end as usize].to_vec();
+            all.map(|one| (one.presentation_ns, content(&one))).collect::<Vec<_>>()
+        };
+        let all = samples(&whole);
+        let pages: Vec<usize> = (0..whole.len() - 4)
+            .filter(|at| whole[*at..].starts_with(b"OggS\0"))
+            .chain([whole.len()])
+            .collect();
+        // One amid the file, two that follow each other, and the one before the last.
+        for damaged in [vec![10], vec![7, 8], vec![pages.len() - 3]] {
+            let mut file = whole.clone();
+            damaged.iter().for_each(|page| file[pages[page + 1] - 9] ^= 0x10);
+            let left = samples(&file);
+            let is_damaged = |content: &Vec<u8>| {
+                damaged.iter().any(|page| {
+                    file[pages[*page]..pages[page + 1]].windows(content.len()).any(|one| one == content)
+                })
+            };
+            assert!(
+                left.len() < all.len() && left.len() * 5 > all.len() * 3,
+                "{name}: {} of {}",
+                left.len(),
+                all.len()
+            );
+            assert!(!left.iter().any(|(_, content)| is_damaged(content)), "{name}, {damaged:?}");
+            for (time_ns, content) in &left {
+                let (expected_ns, _) =
+                    all.iter().find(|(_, one)| one == content).expect("a packet of the file");
+                // The first block of Vorbis after a gap has no sound, so how long it lasts is not known.
+                let off_ns = time_ns.abs_diff(*expected_ns);
+                assert!(off_ns < 50_000_000, "{name}, {damaged:?}: {off_ns} ns off at {expected_ns}");
+            }
+        }
+    }
+}

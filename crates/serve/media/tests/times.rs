@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_media::Media;
 
-use support::{H264, Probed, entries, folder, open};
+use support::{H264, Probed, entries, folder, open, payload};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -148,4 +148,69 @@ fn clocks_that_start_again_after_33_bits_go_on() {
     let tracks: Vec<usize> = (0..media.tracks().len()).collect();
     let times: Vec<i64> = media.plan(&tracks, 0).map(|one| one.decode_ns).collect();
     assert!(times.is_sorted() && times.last().is_some_and(|last| *last as u64 <= duration_ns), "{times:?}");
+}
+
+#[test]
+fn two_pictures_of_a_chunk_of_avi_are_two_samples_also_after_a_seek() {
+    let Some(folder) = folder("two_pictures_of_a_chunk_of_avi_are_two_samples_also_after_a_seek") else {
+        return;
+    };
+    let film = folder.encode(4, "-map 0:v -c:v libxvid -bf 2 -g 20 -q:v 6", "packed.avi");
+    let content = std::fs::read(&film).expect("a film");
+    let pictures = |bytes: &[u8]| bytes.windows(4).filter(|four| four == b"\0\0\x01\xB6").count();
+    let packed = Probed::of(&film).packets.iter().filter(|one| one.bytes() < 20).count();
+    assert!(packed > 10, "{packed} chunks that stand for others");
+    let media = Arc::new(open(&film));
+    let step_ns = SECOND_NS as i64 / 25;
+    let (mut sent, mut times) = (Vec::new(), times_ns(&media, 0));
+    for one in media.plan(&[0], 0) {
+        let sample = &content[one.at.start as usize..one.at.end as usize];
+        // The film ends before a chunk that makes up for the last second picture.
+        let is_at_end = one.decode_ns >= 4 * SECOND_NS as i64 - 4 * step_ns;
+        assert!(pictures(sample) == 1 || is_at_end, "{one:?}");
+        sent.extend_from_slice(sample);
+    }
+    // The filter takes the mark of such streams out of the first one, and leaves a second picture out at the end.
+    let unpacked = payload(&folder, &film, "0:v", "-bsf:v mpeg4_unpack_bframes");
+    let differing = sent.iter().zip(&unpacked).filter(|(one, other)| one != other).count();
+    let missing = sent.len().checked_sub(unpacked.len());
+    assert!(
+        missing.is_some_and(|bytes| bytes < 2000) && differing <= 8,
+        "{differing}, {missing:?} of {}",
+        sent.len()
+    );
+    times.iter_mut().for_each(|time| *time = (*time + step_ns / 2) / step_ns);
+    // Chunks without pictures follow the first one: the encoder was late.
+    assert_eq!(times[1..], (times[1]..times[0] + 100).collect::<Vec<_>>());
+    let after = media.seek(&[0], 2 * SECOND_NS);
+    let first = media.plan(&[0], after).next().expect("a picture");
+    assert!(
+        after > 0 && first.is_sync && pictures(&content[first.at.start as usize..first.at.end as usize]) == 1
+    );
+}
+
+#[test]
+fn time_passes_with_chunks_of_avi_that_have_no_picture() {
+    let Some(folder) = folder("time_passes_with_chunks_of_avi_that_have_no_picture") else { return };
+    // Every fifth picture is left out, and so is all of the third second. What ffmpeg writes there are chunks without bytes.
+    let select = "-vf select='mod(n\\,5)*not(between(t\\,2\\,3))' -fps_mode vfr";
+    for (codec, off_max) in [("-c:v mpeg4", 0), ("-c:v mjpeg -huffman default", 0), ("-c:v mpeg4 -bf 2", 1)] {
+        let film = folder.encode(5, &format!("-map 0:v {select} {codec} -g 10"), "gaps.avi");
+        let media = Arc::new(open(&film));
+        let probed = Probed::of(&film);
+        let step_ns = SECOND_NS as i64 / 25;
+        let mut expected: Vec<i64> =
+            probed.packets_of(0).iter().map(|one| one.dts.expect("a time")).collect();
+        expected.sort_unstable();
+        let mut got: Vec<i64> =
+            media.plan(&[0], 0).map(|one| (one.decode_ns + step_ns / 2) / step_ns).collect();
+        got.sort_unstable();
+        assert!(expected.len() < 90 && expected.last().is_some_and(|last| *last > 115), "{expected:?}");
+        let (first, other) = (expected[0], got[0]);
+        let since = |all: &[i64], first: i64| all.iter().map(|one| one - first).collect::<Vec<_>>();
+        let (got, expected) = (since(&got, other), since(&expected, first));
+        // Where pictures are reordered, it is not known which of them a gap is before.
+        let is_near = got.iter().zip(&expected).all(|(one, other)| one.abs_diff(*other) <= off_max);
+        assert!(is_near && got.len() == expected.len(), "{codec}: {got:?} {expected:?}");
+    }
 }

@@ -7,6 +7,7 @@
 //!
 //! A page tells the time at its end. How long each packet lasts is in its first byte, so the times of its packets follow.
 
+mod checksum;
 mod headers;
 
 use std::sync::Arc;
@@ -31,25 +32,23 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
     let (mut at, mut garbage) = (0, 0);
     let mut left_out = None;
     while at < source.bytes() {
-        let Some(page) = OggPage::parse(source.up_to(at, OggPage::HEADER_BYTES_MAX)?) else {
+        let page = OggPage::parse(source.up_to(at, OggPage::HEADER_BYTES_MAX)?);
+        let bytes = page.as_ref().map_or(0, |page| page.header_bytes() + page.content_bytes());
+        // A page with another checksum is damaged, or some of it is missing and another one lies within.
+        let is_sound = page.is_some() && checksum::is_right(source.up_to(at, bytes)?);
+        let Some(page) = page.filter(|_| is_sound) else {
             pass.streams.iter_mut().for_each(|stream| stream.begun = None);
             let skipped = to_next_page(source, at)?;
-            garbage += skipped;
+            if bytes == 0 {
+                garbage += skipped;
+            }
             if garbage > GARBAGE_BYTES_MAX {
                 return Err(Error::Damaged("most of it is no page of Ogg"));
             }
             at += skipped;
             continue;
         };
-        let end = at + (page.header_bytes() + page.content_bytes()) as u64;
-        if end > source.bytes() {
-            break;
-        }
-        if let Some(next) = page_within(source, at, end)? {
-            pass.streams.iter_mut().for_each(|stream| stream.begun = None);
-            at = next;
-            continue;
-        }
+        let end = at + bytes as u64;
         if page.flags & OggPage::BEGINS != 0 && pass.has_samples() {
             left_out = Some("the recordings that follow the first one".to_owned());
             break;
@@ -58,16 +57,6 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
         at = end;
     }
     pass.found(left_out)
-}
-
-/// Where another page begins before the end that a page tells, if none begins there: some of it is missing.
-fn page_within(source: &mut Source, at: u64, end: u64) -> Result<Option<u64>> {
-    let is_followed = source.beyond::<4>(end)?.is_none_or(|next| &next == b"OggS");
-    if is_followed {
-        return Ok(None);
-    }
-    let bytes = source.up_to(at + 1, (end - at - 1) as usize)?;
-    Ok(memmem::find(bytes, b"OggS").map(|found| at + 1 + found as u64))
 }
 
 /// How many bytes there are from a place to where the next page may begin.
@@ -98,6 +87,8 @@ struct Stream {
     next_page: u32,
     /// Where the packet begins that the last page has not ended.
     begun: Option<u64>,
+    /// Whether pages are missing before the last one.
+    has_gap: bool,
     /// When the next packet is due, if that is known.
     time: Option<i64>,
     last_step: Option<i64>,
@@ -172,6 +163,7 @@ impl Stream {
             kind: Kind::Begun(Headers::default()),
             next_page: page.number,
             begun: None,
+            has_gap: false,
             time: None,
             last_step: None,
             builder: Builder::default(),
@@ -182,6 +174,7 @@ impl Stream {
     fn packets(&mut self, page: &OggPage, at: u64) -> Vec<Packet> {
         let continues = page.flags & OggPage::CONTINUES != 0;
         let is_next = page.number == self.next_page;
+        self.has_gap = !is_next;
         self.next_page = page.number.wrapping_add(1);
         let mut begun = self.begun.take().filter(|_| continues && is_next);
         // The rest of a packet whose beginning is lost.
@@ -228,6 +221,7 @@ impl Stream {
         let is_last = page.flags & OggPage::ENDS != 0;
         // The last page may tell an earlier end than that of its packets.
         let mut time = match self.time {
+            Some(time) if is_last && self.has_gap => page.granule.saturating_sub(all).max(time),
             Some(time) if is_last || page.granule < 0 => time,
             None if is_last || page.granule < 0 => {
                 lasting.beginning(steps.first().copied().unwrap_or_default())

@@ -18,8 +18,34 @@ const FEW: usize = 200;
 /// The largest packet.
 const PACKET_BYTES: usize = 1400;
 
+/// A file of Ogg with the checksums that its pages should have: changes that do not reach beyond them would show nothing.
+fn with_checksums(file: &[u8]) -> Vec<u8> {
+    let (mut file, mut at) = (file.to_vec(), 0);
+    while let Some(header) = file.get(at..at + 27).filter(|header| header.starts_with(b"OggS")) {
+        let lacing = at + 27..at + 27 + usize::from(header[26]);
+        let content: usize =
+            file.get(lacing.clone()).unwrap_or_default().iter().map(|one| usize::from(*one)).sum();
+        let Some(page) = file.get_mut(at..lacing.end + content) else { break };
+        page[22..26].fill(0);
+        let sum = page.iter().fold(0, |sum: u32, byte| {
+            let shift = |sum: u32, _| if sum >> 31 == 1 { sum << 1 ^ 0x04C1_1DB7 } else { sum << 1 };
+            (0..8).fold(sum ^ u32::from(*byte) << 24, shift)
+        });
+        page[22..26].copy_from_slice(&sum.to_le_bytes());
+        at = lacing.end + content;
+    }
+    file
+}
+
 /// Opens a file, describes it, and plays it from several places. Returns how many samples there are.
 pub fn play(file: &Vec<u8>) -> Result<u64, Error> {
+    if file.starts_with(b"OggS") {
+        let _ = play_as_it_is(&with_checksums(file));
+    }
+    play_as_it_is(file)
+}
+
+fn play_as_it_is(file: &Vec<u8>) -> Result<u64, Error> {
     let media = Arc::new(Media::read(file).inspect_err(|error| assert!(!error.to_string().is_empty()))?);
     let count = media.tracks().iter().map(|track| track.index().count()).sum();
     assert!(count <= SAMPLES_MAX);
