@@ -84,7 +84,12 @@ Examples:
 
 /// Runs `forebay evaluate meter`.
 pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
-    let sampling = Options { interval: args.interval, hardware: args.hardware, files: args.files() };
+    let sampling = Options {
+        interval: args.interval,
+        hardware: args.hardware,
+        kernel_events: args.hardware,
+        files: args.files(),
+    };
     if args.overhead {
         let options = overhead::Options { sampling, ..overhead::Options::new() };
         let measured = |outcome: overhead::Outcome| {

@@ -38,10 +38,10 @@ pub(crate) fn sources(
     let mut quantities = Vec::new();
     if options.hardware {
         quantities = perf::hardware(&places, &processor_maker());
-        // Of the machine `/proc/stat` tells as much.
-        if *target != Target::Machine {
-            quantities.extend(perf::software(&places));
-        }
+    }
+    // Of the machine `/proc/stat` tells as much.
+    if options.kernel_events && *target != Target::Machine {
+        quantities.extend(perf::software(&places));
     }
     if places.is_empty() {
         let why = "there is no hierarchy of control groups for perf events";

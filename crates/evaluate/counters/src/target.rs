@@ -23,15 +23,17 @@ pub enum Target {
 pub struct Options {
     /// Time from one sample to the next, from 10 ms to an hour.
     pub interval: Duration,
-    /// Whether to open perf events too: the processor's counters, and those of the kernel's that are finer than what `/proc`
-    /// has. They cost what is measured a microsecond or so at every context switch.
+    /// Whether to open the processor's counters too. Perf events cost what is measured a microsecond or more at every context
+    /// switch.
     pub hardware: bool,
+    /// The same for what the kernel counts as perf events, with threads and processes that live shortly.
+    pub kernel_events: bool,
     /// Of which files to tell what is in memory.
     pub files: Files,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { interval: Duration::from_secs(1), hardware: false, files: Files::None }
+        Self { interval: Duration::from_secs(1), hardware: false, kernel_events: false, files: Files::None }
     }
 }

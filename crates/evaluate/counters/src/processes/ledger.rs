@@ -20,14 +20,14 @@ pub(super) struct Seen {
     /// What whoever waits for it will have on top: times and faults as in `reaped`, then bytes read and written.
     pub(super) handed_on: [f64; 6],
     /// What is gone when it ends.
-    pub(super) private: [f64; 4],
+    pub(super) private: [f64; 5],
 }
 
 /// What the set came to since the first update.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Used {
     pub(super) handed_on: [f64; 6],
-    pub(super) private: [f64; 4],
+    pub(super) private: [f64; 5],
 }
 
 impl Used {
@@ -172,7 +172,7 @@ mod tests {
         parent: u32,
         own: [f64; 4],
         reaped: [f64; 4],
-        private: [f64; 4],
+        private: [f64; 5],
     }
 
     impl Process {
@@ -205,7 +205,7 @@ mod tests {
                 parent: 0,
                 own: [7.0; 4],
                 reaped: [100.0, 90.0, 80.0, 70.0],
-                private: [3.0; 4],
+                private: [3.0; 5],
             };
             Self { living: vec![root], now: 2, truth: [0.0; 4], lost: [0.0; 4] }
         }
@@ -214,7 +214,7 @@ mod tests {
             let parent = self.living[parent % self.living.len()].id.pid;
             self.now += 1;
             let id = Id { started: self.now, pid: self.now as u32 };
-            self.living.push(Process { id, parent, own: [0.0; 4], reaped: [0.0; 4], private: [0.0; 4] });
+            self.living.push(Process { id, parent, own: [0.0; 4], reaped: [0.0; 4], private: [0.0; 5] });
         }
 
         fn work(&mut self, who: usize, amount: u8) {

@@ -44,7 +44,7 @@ pub(crate) enum Scope {
 ///
 /// What an ended process used is known from the one that waited for it, or else from the last sample. So this is missed: what
 /// a process that nobody waits for did after the last sample; and a process that came and went between two samples, if
-/// nobody waited for it. Context switches and waiting of a thread are known up to the last sample before its end.
+/// nobody waited for it. Context switches, waiting and the fine time of a thread are known up to the last sample before its end.
 pub(crate) struct Processes {
     scope: Scope,
     /// The threads of those that live.
@@ -159,12 +159,13 @@ impl Processes {
     }
 
     fn waits(&self, sheet: &mut Sheet, used: &Used) {
-        let [voluntary, involuntary, cpu_wait, disk_wait] = used.private;
+        let [voluntary, involuntary, cpu_wait, disk_wait, ran] = used.private;
         sheet.from("/proc/PID/task/TID/status", NEWER_KERNEL);
         sheet.total("voluntary_switches", "1", Some(voluntary));
         sheet.total("involuntary_switches", "1", Some(involuntary));
         sheet.from("/proc/PID/task/TID/schedstat", "run a kernel built with CONFIG_SCHED_INFO");
         sheet.total("cpu_wait", "s", Some(cpu_wait / 1e9).filter(|_| self.has_schedstat));
+        sheet.total("thread_time", "s", Some(ran / 1e9).filter(|_| self.has_schedstat));
         sheet.from("/proc/PID/stat", WITH_DELAYS);
         sheet.total("disk_wait", "s", Some(disk_wait / self.ticks_per_second).filter(|_| self.has_delays));
     }

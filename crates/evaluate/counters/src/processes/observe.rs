@@ -22,16 +22,17 @@ pub(super) struct Observed {
     pub(super) swapped_kb: Option<f64>,
 }
 
-/// What the threads of a process came to: voluntary and involuntary context switches, nanoseconds of waiting for a processor.
+/// What the threads of a process came to: voluntary and involuntary context switches, nanoseconds of waiting for a processor and
+/// on one.
 #[derive(Default)]
 pub(super) struct Switches {
-    living: HashMap<u32, [f64; 3]>,
+    living: HashMap<u32, [f64; 4]>,
     /// Of threads that have ended.
-    ended: [f64; 3],
+    ended: [f64; 4],
 }
 
 impl Switches {
-    fn update(&mut self, living: HashMap<u32, [f64; 3]>) -> [f64; 3] {
+    fn update(&mut self, living: HashMap<u32, [f64; 4]>) -> [f64; 4] {
         for (thread, last) in &self.living {
             if !living.contains_key(thread) {
                 self.ended = add(self.ended, *last);
@@ -42,7 +43,7 @@ impl Switches {
     }
 }
 
-fn add(sum: [f64; 3], more: [f64; 3]) -> [f64; 3] {
+fn add(sum: [f64; 4], more: [f64; 4]) -> [f64; 4] {
     std::array::from_fn(|index| sum[index] + more[index])
 }
 
@@ -83,7 +84,7 @@ pub(super) fn observe(pid: u32, whole: bool, switches: &mut BTreeMap<Id, Switche
         }
     }
     let threads = living.keys().copied().collect();
-    let [voluntary, involuntary, wait] = switches.entry(id).or_default().update(living);
+    let [voluntary, involuntary, wait, ran] = switches.entry(id).or_default().update(living);
 
     let of = |one: fn(&Usage) -> u64| (one(&stat.own) + if whole { one(&stat.reaped) } else { 0 }) as f64;
     let Usage { user, system, minor_faults, major_faults } = stat.reaped;
@@ -99,7 +100,7 @@ pub(super) fn observe(pid: u32, whole: bool, switches: &mut BTreeMap<Id, Switche
             moved("read_bytes"),
             moved("write_bytes"),
         ],
-        private: [voluntary, involuntary, wait, stat.disk_wait as f64],
+        private: [voluntary, involuntary, wait, stat.disk_wait as f64, ran],
     };
     Some(Observed {
         seen,
@@ -113,11 +114,12 @@ pub(super) fn observe(pid: u32, whole: bool, switches: &mut BTreeMap<Id, Switche
 }
 
 /// By the text of a thread's `status` and `schedstat` (in the kernel's documentation: Scheduler Statistics).
-fn thread_switches(status: &str, schedstat: &str) -> [f64; 3] {
+fn thread_switches(status: &str, schedstat: &str) -> [f64; 4] {
     let status = keyed(status);
     let switches = |key| status.get(key).copied().unwrap_or(0.0);
-    let wait_ns = Schedstat::parse(schedstat).unwrap_or_default().queued_ns;
-    [switches("voluntary_ctxt_switches"), switches("nonvoluntary_ctxt_switches"), wait_ns as f64]
+    let stat = Schedstat::parse(schedstat).unwrap_or_default();
+    let (wait_ns, ran_ns) = (stat.queued_ns as f64, stat.ran_ns as f64);
+    [switches("voluntary_ctxt_switches"), switches("nonvoluntary_ctxt_switches"), wait_ns, ran_ns]
 }
 
 /// The children of every process, for kernels whose processes do not name theirs.
@@ -151,16 +153,22 @@ mod tests {
     #[test]
     fn switches_of_ended_threads_are_kept() {
         let mut switches = Switches::default();
-        assert_eq!(switches.update([(1, [5.0, 1.0, 9.0]), (2, [7.0, 0.0, 1.0])].into()), [12.0, 1.0, 10.0]);
-        assert_eq!(switches.update([(1, [6.0, 1.0, 9.0])].into()), [13.0, 1.0, 10.0]);
-        assert_eq!(switches.update([(1, [6.0, 1.0, 9.0]), (2, [1.0; 3])].into()), [14.0, 2.0, 11.0]);
+        assert_eq!(
+            switches.update([(1, [5.0, 1.0, 9.0, 2.0]), (2, [7.0, 0.0, 1.0, 3.0])].into()),
+            [12.0, 1.0, 10.0, 5.0]
+        );
+        assert_eq!(switches.update([(1, [6.0, 1.0, 9.0, 2.0])].into()), [13.0, 1.0, 10.0, 5.0]);
+        assert_eq!(
+            switches.update([(1, [6.0, 1.0, 9.0, 2.0]), (2, [1.0; 4])].into()),
+            [14.0, 2.0, 11.0, 6.0]
+        );
     }
 
     #[test]
     fn a_thread_tells_its_switches_and_its_wait() {
         let status = "Name:\tcat\nvoluntary_ctxt_switches:\t146\nnonvoluntary_ctxt_switches:\t14\n";
-        assert_eq!(thread_switches(status, "267788 1500 1\n"), [146.0, 14.0, 1500.0]);
-        assert_eq!(thread_switches("", ""), [0.0; 3]);
+        assert_eq!(thread_switches(status, "267788 1500 1\n"), [146.0, 14.0, 1500.0, 267_788.0]);
+        assert_eq!(thread_switches("", ""), [0.0; 4]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpStream as Blocking, ToSocketAddrs};
 use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 
 use crate::experiments::Asked;
 use http_body_util::{BodyExt, Full};
@@ -12,7 +13,7 @@ use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper::header::{CONNECTION, HOST, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Uri};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -94,12 +95,13 @@ impl Site {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &self.tls {
-            None => Box::new(stream),
+            None => Box::new(Clear(stream)),
             Some((connector, name)) => Box::new(connector.connect(name.clone(), stream).await?),
         };
         let mut builder = Builder::new();
-        let (sender, connection) =
-            builder.max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(stream)).await?;
+        // A request has one buffer, for which the kernel's call of many takes longer.
+        let builder = builder.max_buf_size(READ_BYTES_MAX).writev(false);
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         Ok(Line { sender, driver: Driver(Some(Box::pin(connection))) })
     }
 }
@@ -129,6 +131,37 @@ fn request(authority: &str, path: &str, asked: &Asked, close: bool) -> Result<Re
 /// What a connection reads and writes.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// A connection in the clear. To close it ends it: to shut it down before would be one more call for each connection.
+struct Clear(TcpStream);
+
+impl AsyncRead for Clear {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Clear {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
 
 /// A connection.
 pub(super) struct Line {

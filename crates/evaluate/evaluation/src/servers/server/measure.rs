@@ -17,7 +17,7 @@ use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
 
 use super::clients::{Answers, Window};
 use super::load_output::{number_after, time_after};
-use super::meters::{Counts, Opened, total};
+use super::meters::{Counts, Opened, processor_s, total};
 use super::observer::{Observer, Seen};
 use super::process::Process;
 use super::router::Network;
@@ -573,8 +573,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         leads: counts.seen.leads.clone(),
         quota: counts.seen.quota,
         disk: counts.disk.clone(),
-        // `/proc` tells hundredths of a second, and cuts them off.
-        processor_s: of_server(&["task_time"]).or_else(|| of_server(&["cpu_user", "cpu_system"])),
+        processor_s: processor_s(&counts.server, seconds),
         system_s: of_server(&["cpu_system"]),
         processor_wait_s: of_server(&["cpu_wait"]),
         machine_processor_s: of_machine(&["cpu_user", "cpu_system", "cpu_interrupts", "cpu_soft_interrupts"]),

@@ -11,11 +11,29 @@ use super::target::Target;
 use crate::Error;
 use crate::experiments::DiskQueue;
 
+/// What the kernel charges to processes, in user mode and in the kernel, is in multiples of this (`USER_HZ`, proc_pid_stat(5)).
+const TICK_S: f64 = 0.01;
+
 /// What several counters grew by in so many seconds; `None` where there is none of them. Meters start and stop one after the
 /// other, so that what they counted is of a little more.
 pub(super) fn total(readings: &Readings, names: &[&str], seconds: f64) -> Option<f64> {
     let rates = names.iter().filter_map(|name| readings.per_second(name));
     rates.reduce(|sum, more| sum + more).map(|rate| rate * seconds)
+}
+
+/// Processor time of the server. That of its threads is fine, but lacks processes that ended between two samples. What the kernel
+/// charges to processes has those, and is cut off at hundredths of a second.
+pub(super) fn processor_s(server: &Readings, seconds: f64) -> Option<f64> {
+    let of_threads = total(server, &["thread_time"], seconds);
+    let charged = total(server, &["cpu_user", "cpu_system"], seconds);
+    finer(of_threads, charged, server.get("processes").unwrap_or(1.0))
+}
+
+fn finer(of_threads: Option<f64>, charged: Option<f64>, processes: f64) -> Option<f64> {
+    match (of_threads, charged) {
+        (Some(fine), Some(all)) if all > fine + 2.0 * TICK_S * processes => Some(all),
+        (fine, all) => fine.or(all),
+    }
 }
 
 /// The meters of a run.
@@ -91,5 +109,18 @@ impl Meters {
             refused,
             late_s: 0.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_threads_is_believed_where_the_charged_time_has_no_other_processes() {
+        assert_eq!(finer(Some(0.104), Some(0.12), 1.0), Some(0.104));
+        assert_eq!(finer(Some(0.104), Some(0.09), 1.0), Some(0.104));
+        assert_eq!(finer(Some(0.104), Some(0.5), 1.0), Some(0.5));
+        assert_eq!((finer(None, Some(0.5), 1.0), finer(Some(0.1), None, 1.0)), (Some(0.5), Some(0.1)));
     }
 }
