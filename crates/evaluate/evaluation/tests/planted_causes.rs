@@ -230,11 +230,11 @@ fn goroutines_that_compute_in_turn_use_one_threads_worth_beside_an_idle_processo
 }
 
 #[test]
-fn threads_that_give_memory_back_for_each_request_wait_for_each_other_and_touch_new_memory() {
+fn threads_that_give_memory_back_for_each_request_are_limited_by_new_memory() {
     let _turn = turn();
     let server = guests::build("planted");
     let new_memory = |verdict: &Verdict| matches!(verdict.findings[..], [Finding::NewMemory { .. }]);
-    assert_named(Limit::Lock, program(&server, "unmap", ""), new_memory);
+    assert_named(Limit::NewMemory, program(&server, "unmap", ""), new_memory);
 }
 
 #[test]

@@ -136,7 +136,9 @@ impl Resource {
     #[must_use]
     pub const fn is_meant_by(self, limit: Limit) -> bool {
         match self {
-            Self::Processor => matches!(limit, Limit::Processor | Limit::OneThread | Limit::Quota),
+            Self::Processor => {
+                matches!(limit, Limit::Processor | Limit::OneThread | Limit::Quota | Limit::NewMemory)
+            }
             Self::Memory => matches!(limit, Limit::VirtualMemory),
             Self::PageCache => matches!(limit, Limit::VirtualMemory | Limit::Disk),
             Self::Bandwidth => matches!(limit, Limit::MainMemory),

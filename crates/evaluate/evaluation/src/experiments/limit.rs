@@ -19,6 +19,8 @@ pub enum Limit {
     Cache,
     /// Memory delivers no more.
     MainMemory,
+    /// It gives memory back and asks for it again: page faults, and the lock of its address space.
+    NewMemory,
     /// It waits for pages that memory had no room for.
     VirtualMemory,
     /// It waits for files.
@@ -48,6 +50,7 @@ impl fmt::Display for Limit {
             Self::Quota => "processor quota",
             Self::Cache => "cache",
             Self::MainMemory => "main memory",
+            Self::NewMemory => "new memory",
             Self::VirtualMemory => "virtual memory",
             Self::Disk => "disk",
             Self::Network => "network",

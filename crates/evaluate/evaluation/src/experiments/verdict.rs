@@ -13,7 +13,7 @@ mod words;
 use crate::experiments::evidence::MISSED_MIN;
 use crate::experiments::{Evidence, Finding, Generator, Limit, Threads, Timeouts};
 use forebay_quantity::percent;
-use words::{circumstances, findings, listed};
+use words::{circumstances, findings, listed, new_memory_share};
 
 /// What limits a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -212,8 +212,9 @@ impl Verdict {
         let threads = threads.computing_at_least(used_processors(evidence).unwrap_or(0.0));
         // Where it is not known how many requests are under way, as many as keep the processors busy.
         let could_be = evidence.under_way().unwrap_or(evidence.processors);
-        let could_be = could_be.min(evidence.threads_at_work.unwrap_or(f64::INFINITY)).min(threads.number());
-        let could_be = could_be.max(f64::MIN_POSITIVE);
+        // One of them does what there is to do, even where no look found any at it.
+        let at_work = evidence.threads_at_work.map_or(f64::INFINITY, |threads| threads.max(1.0));
+        let could_be = could_be.min(at_work).min(threads.number()).max(f64::MIN_POSITIVE);
         let generator = generator_share(evidence);
         // More threads than there are processors cannot run at a time, and no more than one of those that take turns.
         let at_a_time = if in_turn(evidence, threads) { 1.0 } else { could_be.min(evidence.processors) };
@@ -232,6 +233,9 @@ impl Verdict {
             return limit;
         }
         let (limit, share) = match most(evidence, threads) {
+            _ if renews_memory(evidence, threads) >= MOST => {
+                (Limit::NewMemory, renews_memory(evidence, threads))
+            }
             // Whoever waits for another one then waits for its processor time.
             (Limit::Lock, share)
                 if takes_more_than_load(evidence, own_s) && threads.lock >= threads.address_space =>
@@ -249,7 +253,7 @@ impl Verdict {
         ));
         let full = generator.filter(|share| *share >= GENERATOR_FULL_TOO);
         match limit {
-            Limit::Processor
+            Limit::Processor | Limit::NewMemory
                 if full.is_some()
                     && threads.processor / could_be < SERVER_FULL
                     && !takes_more_than_load(evidence, machine_s) =>
@@ -261,6 +265,14 @@ impl Verdict {
                 Limit::LoadGenerator
             }
             Limit::Processor => self.computes(evidence, threads),
+            Limit::NewMemory => {
+                self.says(format!(
+                    "page faults of new memory take {} of its processor time, {:.0} for each request",
+                    percent(new_memory_share(evidence).unwrap_or(0.0)),
+                    evidence.minor_faults.unwrap_or(0.0) / evidence.requests
+                ));
+                limit
+            }
             Limit::VirtualMemory | Limit::Disk => {
                 self.memory_or_disk(evidence, threads);
                 limit
@@ -526,6 +538,18 @@ fn most(evidence: &Evidence, threads: Threads) -> (Limit, f64) {
     }
     let all: f64 = shares.iter().map(|(_, threads)| threads).sum();
     (limit, most / all.max(f64::MIN_POSITIVE))
+}
+
+/// The share of the busy threads that are at page faults of new memory, or wait for the address space meanwhile; 0 where it was not
+/// measured what such a fault takes here, or where the faults take less than most of the processor time.
+fn renews_memory(evidence: &Evidence, threads: Threads) -> f64 {
+    // Where pages come from disks, faults are not all of new memory.
+    let is_known = evidence.new_page_s.is_some() && !evidence.misses_memory();
+    let measured = new_memory_share(evidence).filter(|_| is_known);
+    let Some(of_processor) = measured.filter(|share| *share >= MOST) else { return 0.0 };
+    let computing = own_processor(evidence, threads.processor);
+    let all = threads.busy() - threads.processor + computing;
+    (of_processor * computing + threads.fault + threads.address_space) / all.max(f64::MIN_POSITIVE)
 }
 
 /// Threads that run, or wait for a processor, without those that wait for one because of what else the machine does.

@@ -524,6 +524,28 @@ fn what_new_memory_takes_is_what_it_takes_on_this_machine_and_no_more_than_the_k
 }
 
 #[test]
+fn faults_that_take_most_of_the_processor_time_are_new_memorys_with_the_lock_that_they_need() {
+    let limit = |threads, new_page_s, system_s| {
+        let (minor_faults, system_s) = (Some(8e6), Some(system_s));
+        Verdict::of(&Evidence { minor_faults, system_s, new_page_s, ..evidence(threads) }).limit
+    };
+    let computing = Threads { processor: 4.0, ..NONE };
+    assert_eq!(limit(computing, Some(1e-6), 9.0), Limit::NewMemory);
+    // What was not measured here, or is more than the kernel took, names nothing.
+    assert_eq!(limit(computing, None, 9.0), Limit::Processor);
+    assert_eq!(limit(computing, Some(1e-6), 3.0), Limit::Processor);
+    let convoy = Threads { processor: 3.3, fault: 0.9, address_space: 3.5, ..NONE };
+    assert_eq!(limit(convoy, Some(1e-6), 9.0), Limit::NewMemory);
+    assert_eq!(limit(convoy, Some(1e-8), 9.0), Limit::Undecided);
+    assert_eq!(limit(Threads { processor: 1.0, lock: 5.0, ..NONE }, Some(1e-6), 9.0), Limit::Lock);
+    let (minor_faults, new_page_s) = (Some(8e6), Some(1e-6));
+    let system_s = Some(9.0);
+    let of_new = Evidence { minor_faults, new_page_s, system_s, ..evidence(computing) };
+    let of_disks = Evidence { major_faults: Some(2_000.0), ..of_new };
+    assert_eq!(Verdict::of(&of_disks).limit, Limit::Processor);
+}
+
+#[test]
 fn pages_that_more_memory_spares_are_memorys_whether_or_not_the_kernel_knows_them_again() {
     let computing = evidence(Threads { processor: 4.0, ..NONE });
     let short = Evidence { major_faults: Some(30_000.0), requests: 5_000.0, ..computing.clone() };
@@ -607,6 +629,13 @@ fn connections_that_are_never_taken_mean_that_all_workers_are() {
     // An answer takes 8 ms.
     assert_eq!(starving(2.0), Limit::Workers);
     assert_ne!(starving(0.006), Limit::Workers);
+}
+
+#[test]
+fn threads_that_no_look_found_at_work_are_not_all_busy() {
+    let seldom = Evidence { threads_at_work: Some(0.0), processor_s: Some(1.4), ..evidence(NONE) };
+    let verdict = Verdict::of(&seldom);
+    assert!(verdict.limit == Limit::Undecided && verdict.asks_for_fewer_clients, "{verdict:?}");
 }
 
 #[test]

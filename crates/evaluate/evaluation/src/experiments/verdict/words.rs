@@ -53,23 +53,24 @@ pub(super) fn findings(evidence: &Evidence) -> Vec<Finding> {
         }
         _ => false,
     });
-    let new_memory =
-        evidence.minor_faults.zip(evidence.processor_s).map(|(faults, processor_s)| Finding::NewMemory {
-            faults_per_request: faults / evidence.requests.max(1.0),
-            share: new_memory_share(evidence, faults, processor_s),
-        });
+    let new_memory = evidence.minor_faults.zip(new_memory_share(evidence));
+    let new_memory = new_memory.map(|(faults, share)| Finding::NewMemory {
+        faults_per_request: faults / evidence.requests.max(1.0),
+        share,
+    });
     let new_memory = new_memory
         .filter(|found| matches!(found, Finding::NewMemory { share, .. } if *share >= FAULTS_SHARE && growth.is_none()));
     growth.into_iter().chain(small).chain(new_memory).collect()
 }
 
-/// The share of the processor time that so many faults take: by what one takes here, no more than the kernel took.
-fn new_memory_share(evidence: &Evidence, faults: f64, processor_s: f64) -> f64 {
+/// The share of the processor time that page faults of new memory take: by what one takes here, no more than the kernel took.
+pub(super) fn new_memory_share(evidence: &Evidence) -> Option<f64> {
+    let (faults, processor_s) = evidence.minor_faults.zip(evidence.processor_s)?;
     let share = |seconds: f64| (seconds / processor_s.max(f64::MIN_POSITIVE)).min(1.0);
-    match evidence.new_page_s {
+    Some(match evidence.new_page_s {
         Some(page_s) => share(faults * page_s).min(evidence.system_s.map_or(1.0, share)),
         None => share(faults * FAULT_S),
-    }
+    })
 }
 
 /// What belongs to every verdict.
