@@ -9,8 +9,9 @@ use forebay_evaluation::servers::server::{Options, Resource, Told, WhyAsked, why
 use support::late::late_server;
 use support::turn;
 
-/// Experiments that may not decide, or get no answer in their time, on a machine with other work.
-const ATTEMPTS_MAX: usize = 5;
+/// Experiments that may not decide, or get no answer in their time, on a machine with other work. Each takes longer than the one
+/// before.
+const ATTEMPTS_MAX: u16 = 5;
 /// The fewest for an interval that counts.
 const ROUNDS: u16 = 3;
 
@@ -25,16 +26,23 @@ fn a_late_dependency_binds_and_is_told_by_its_own_name() {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate/planted.py");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("experiment.toml");
-    let description = format!(
-        "title = \"t\"\nseconds = 0.3\nwarm_up = 0.1\n[any]\nname = \"asking\"\n\
-         server = [\"python3\", {program:?}, \"ask\", \"{{port}}\", \"{{dependency_port}}\"]\n\
-         dependency = {dependency:?}\nurl = \"http://127.0.0.1:{{port}}/\"\n"
-    );
-    fs::write(&path, description).unwrap();
-    let options = Options::read(&path, &[]).unwrap();
     let mut said = Vec::new();
-    for _ in 0..ATTEMPTS_MAX {
-        let outcome = why(&options, &asked(&[Resource::Dependency]), &mut |_| ()).unwrap();
+    for attempt in 1..=ATTEMPTS_MAX {
+        let seconds = 0.3 * f64::from(attempt);
+        let description = format!(
+            "title = \"t\"\nseconds = {seconds}\nwarm_up = 0.1\n[any]\nname = \"asking\"\n\
+             server = [\"python3\", {program:?}, \"ask\", \"{{port}}\", \"{{dependency_port}}\"]\n\
+             dependency = {dependency:?}\nurl = \"http://127.0.0.1:{{port}}/\"\n"
+        );
+        fs::write(&path, description).unwrap();
+        let options = Options::read(&path, &[]).unwrap();
+        let outcome = match why(&options, &asked(&[Resource::Dependency]), &mut |_| ()) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                said.push(error.to_string());
+                continue;
+            }
+        };
         if let Some(stopped) = &outcome.stopped {
             said.push(format!("{stopped:?}"));
             continue;
@@ -61,17 +69,21 @@ fn every_dose_is_measured_or_refused_with_a_reason() {
     fs::create_dir(&files).unwrap();
     fs::write(files.join("data"), vec![7; 1 << 20]).unwrap();
     let path = folder.path().join("experiment.toml");
-    let description = format!(
-        "title = \"t\"\nseconds = 0.2\nwarm_up = 0\n[any]\nname = \"reading\"\nfiles = {files:?}\n\
-         server = [\"python3\", {program:?}, \"read\", \"{{port}}\", \"{{files}}\"]\n\
-         url = \"http://127.0.0.1:{{port}}/\"\n"
-    );
-    fs::write(&path, description).unwrap();
-    let options = Options::read(&path, &[]).unwrap();
+    let options = |attempt: u16| {
+        let seconds = 0.2 * f64::from(attempt);
+        let description = format!(
+            "title = \"t\"\nseconds = {seconds}\nwarm_up = 0\n[any]\nname = \"reading\"\nfiles = {files:?}\n\
+             server = [\"python3\", {program:?}, \"read\", \"{{port}}\", \"{{files}}\"]\n\
+             url = \"http://127.0.0.1:{{port}}/\"\n"
+        );
+        fs::write(&path, description).unwrap();
+        Options::read(&path, &[]).unwrap()
+    };
     let only =
         [Resource::PageCache, Resource::Bandwidth, Resource::LastCache, Resource::Disk, Resource::Dependency];
     let asked = WhyAsked { rounds: 1, only: only.to_vec() };
-    let mut outcomes = (0..ATTEMPTS_MAX).map(|_| why(&options, &asked, &mut |_| ()).unwrap());
+    let mut outcomes =
+        (1..=ATTEMPTS_MAX).filter_map(|attempt| why(&options(attempt), &asked, &mut |_| ()).ok());
     let outcome = outcomes.find(|outcome| outcome.stopped.is_none()).expect("a whole experiment");
     let (table, rows, statements) = (outcome.table(), outcome.rows(), outcome.statements());
     for resource in only {

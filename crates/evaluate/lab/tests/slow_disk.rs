@@ -146,7 +146,9 @@ fn requests_are_counted() {
     let stats = device.stats().unwrap();
     assert_eq!(stats.bytes_read, 80 * BLOCK_BYTES as u64);
     assert_eq!((stats.reads, stats.requests() >= 80), (80, true));
-    assert!((2..=8).contains(&stats.in_flight_max), "{stats:?}");
+    // The file system may write or flush beside the eight readers.
+    let in_flight_max = 8 + stats.requests() - stats.reads;
+    assert!((2..=in_flight_max).contains(&stats.in_flight_max), "{stats:?}");
 }
 
 #[test]

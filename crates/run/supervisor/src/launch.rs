@@ -35,14 +35,22 @@ pub struct Assistance<'a> {
     pub preload: Option<&'a Preload>,
     /// Whether agents patch libc.
     pub patch: bool,
-    /// The supervisor's process id; asked for when the program turns out to be one that can have an agent, or is recorded, with
-    /// the executable and its arguments. `None` where the system has no room for a supervisor.
+    /// The supervisor's process id; asked for when the run is recorded, or the program turns out to be one that can have an
+    /// agent, with the executable and its arguments. `None` where the system has no room for a supervisor.
     pub supervisor: &'a dyn Fn(&Path, &[CString]) -> Option<u32>,
     /// What is recorded of the run. A program that can have no agent has a supervisor for this, too.
     pub recording: Option<&'a Recording>,
 }
 
 impl Assistance<'_> {
+    /// To examine the program waits for the disk, and brings a part of it into memory: the supervisor replays meanwhile.
+    fn begin_recording(&self, path: &Path, arguments: &[CString]) {
+        if let Some(recording) = self.recording {
+            recording.look_at(path);
+            let _ = (self.supervisor)(path, arguments);
+        }
+    }
+
     fn wait_for_recorder(&self) {
         if let Some(recording) = self.recording {
             recording.wait_for_recorder(self.channel);
@@ -100,9 +108,8 @@ impl<T> Attempt<'_, T> {
     fn start(&self, path: &Path, arguments: &[CString]) -> io::Result<T> {
         // Asked first because a file that cannot be executed need not be examined, which opens it.
         check_executable(path)?;
-        // To examine it brings a part of it into memory.
-        if let Some(recording) = self.assistance.and_then(|assistance| assistance.recording) {
-            recording.watch_if_cold(path);
+        if let Some(assistance) = self.assistance {
+            assistance.begin_recording(path, arguments);
         }
         let examined = examine(path);
         match self.start_examined(path, arguments, &examined) {
@@ -141,12 +148,15 @@ impl<T> Attempt<'_, T> {
             (Ok(_), None) => Unassisted::AgentUnreachable,
             (Err(reason), _) => *reason,
         };
-        if assistance.recording.is_some()
-            && reason != Unassisted::Privileged
-            && let Some(supervisor) = supervisor()
-        {
-            may_be_looked_at_by(supervisor);
-            assistance.wait_for_recorder();
+        match assistance.recording {
+            Some(recording) if reason == Unassisted::Privileged => recording.renounce(assistance.channel),
+            Some(recording) => {
+                if let Some(supervisor) = supervisor() {
+                    may_be_looked_at_by(supervisor);
+                    recording.wait_for_recorder(assistance.channel);
+                }
+            }
+            None => {}
         }
         // Told before, because this process may become the program.
         let count = &assistance.channel.header().processes_unassisted[reason as usize];

@@ -162,8 +162,7 @@ fn stand_beside(
     profiling: &Profiling<'_>,
     (file, profiles): (Option<PathBuf>, Option<(&Recording, Started)>),
 ) -> io::Result<u32> {
-    let events = profiles.iter().flat_map(|(recording, _)| recording.descriptors());
-    let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).chain(events).collect();
+    let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).collect();
     let pid = start_beside(&kept, |neighbour| {
         channel.header().supervisor_pid.store(std::process::id(), Relaxed);
         let signals = SignalsBlocked::but_for_children();
@@ -171,8 +170,8 @@ fn stand_beside(
         let begin = |(recording, started): (&Recording, Started)| {
             Learning::begin(profiling, &started, recording, channel, u32::try_from(neighbour.pid).ok())
         };
-        let (mut learning, steps) = profiles.map(begin).unzip();
-        let program = Watched { pid: neighbour.pid, file, profiles: learning.as_mut().zip(steps) };
+        let (mut learning, ahead) = profiles.map(begin).unzip();
+        let program = Watched { pid: neighbour.pid, file, profiles: learning.as_mut().zip(ahead) };
         watch::watch_beside(&neighbour, program, &signals, channel, &mut ledger, options);
         watch::finish(channel, &mut ledger);
         let _ = learning.and_then(|learning| learning.finish(channel));
@@ -223,8 +222,8 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
         recording: recording.as_ref(),
     };
     let pid = launch::launch(&options.command, &assistance, &signals)?;
-    let (mut learning, steps) = profiles.into_inner().flatten().unzip();
-    let program = Watched { pid, file: file.into_inner().flatten(), profiles: learning.as_mut().zip(steps) };
+    let (mut learning, ahead) = profiles.into_inner().flatten().unzip();
+    let program = Watched { pid, file: file.into_inner().flatten(), profiles: learning.as_mut().zip(ahead) };
     let ended = watch::watch(program, &channel, &mut ledger, options)?;
     let elapsed = started.elapsed();
     watch::finish(&channel, &mut ledger);

@@ -23,7 +23,7 @@ use rustix::{
 use crate::{
     Error, Options,
     channel::Channel,
-    executor::{Executor, Fetch, Sweep},
+    executor::{Executor, Sweep},
     faults::Faults,
     ffi::{self, OwnCode},
     leases::Leases,
@@ -31,7 +31,7 @@ use crate::{
     memory_control::{MemoryControl, Trials},
     memory_limits::{MemoryEnd, MemoryLimits},
     processors::Processors,
-    profiles::learning::Learning,
+    profiles::learning::{Ahead, Learning},
     readahead::Readahead,
     room::Processes,
     storms::{Storms, StreamFigures},
@@ -76,8 +76,8 @@ pub struct Watched<'a, 'k> {
     pub pid: i32,
     /// Its file, or that of a script; `None` where the working directory has no path.
     pub file: Option<PathBuf>,
-    /// Its profiles, and what they foretell.
-    pub profiles: Option<(&'a mut Learning<'k>, Vec<Fetch>)>,
+    /// Its profiles, and the replay of what they foretell.
+    pub profiles: Option<(&'a mut Learning<'k>, Option<Ahead>)>,
 }
 
 /// Waits for the end of the program, which is a child, and tells how it ended. Passes signals on, stops and goes on with it.
@@ -188,19 +188,21 @@ impl<'a, 'k> Rounds<'a, 'k> {
         let Watched { pid, file, profiles } = program;
         let processes = Processes::new(pid.unsigned_abs());
         processes.look(channel.header());
-        let (learning, steps) =
-            profiles.map_or((None, Vec::new()), |(learning, steps)| (Some(learning), steps));
-        let mut rounds = Self {
+        let (learning, ahead) = profiles.unzip();
+        let ahead = ahead.flatten();
+        // What a profile foretells has the libraries in it.
+        let file = file.filter(|_| ahead.is_none() && options.speculate);
+        let (leases, executor) = ahead.map(|ahead| (ahead.leases, ahead.executor)).unzip();
+        Self {
             pid,
-            // What a profile foretells has the libraries in it.
-            file: file.filter(|_| steps.is_empty() && options.speculate),
+            file,
             channel,
-            executor: None,
+            executor,
             ledger,
             control: MemoryControl::new(options.memory_control),
             limits: MemoryLimits::new(channel.header(), options.memory_limit_bytes, pid.unsigned_abs()),
             sweep: Sweep::default(),
-            leases: Leases::default(),
+            leases: leases.unwrap_or_default(),
             faults: Faults::default(),
             storms: Storms::default(),
             readahead: Readahead::default(),
@@ -212,12 +214,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
             round: ROUND_FIRST,
             timeout: EXECUTOR_DELAY,
             next: Instant::now(),
-        };
-        if !steps.is_empty() {
-            rounds.leases.look_if_due(channel.header());
-            rounds.executor = Some(Executor::start_apart(channel, steps, None));
         }
-        rounds
     }
 
     /// Whether there will be no speculator again: of this program, or of what it executes.

@@ -47,8 +47,8 @@ pub(super) enum Faults {
 pub(super) enum Counted {
     /// Those of this thread, wherever it runs.
     Thread(u32),
-    /// Those of the calling thread on this processor.
-    OnProcessor(c_int),
+    /// Those of this thread on this processor.
+    OnProcessor(u32, c_int),
 }
 
 /// The calling thread, to the kernel.
@@ -103,7 +103,7 @@ impl Event {
         };
         let (thread, processor) = match counted {
             Counted::Thread(thread) => (thread, -1),
-            Counted::OnProcessor(processor) => (CALLER, processor),
+            Counted::OnProcessor(thread, processor) => (thread, processor),
         };
         // SAFETY: the call reads the structure, whose size it is told; the descriptor is a new one.
         unsafe {

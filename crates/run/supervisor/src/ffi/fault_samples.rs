@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
 };
 
-use super::events::{Counted, Event, Faults, bit};
+use super::events::{CALLER, Counted, Event, Faults, bit};
 
 const SAMPLE_TID_TIME_ADDRESS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 
@@ -21,21 +21,23 @@ const SAMPLE_TID_TIME_ADDRESS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 /// too long.
 const PROCESSORS_MAX: i64 = 64;
 
-/// Opens events of this process's faults, and of its children's: one for each processor. They begin with the next program that the
-/// process or such a child executes.
+/// Opens events of the faults of a process with one thread, or of this one, and of its children's: one for each processor. They
+/// begin with the next program that the process or such a child executes.
 ///
 /// # Errors
 /// The kernel has no such events or forbids them, or there are too many processors.
-pub fn open_fault_samples() -> io::Result<Vec<OwnedFd>> {
+pub fn open_fault_samples(process: Option<u32>) -> io::Result<Vec<OwnedFd>> {
     // SAFETY: the call takes a number.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     if processors > PROCESSORS_MAX {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let open_all = |without| -> io::Result<Vec<OwnedFd>> {
-        let events = (0..processors as c_int).filter_map(|processor| match open(processor, without) {
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
-            opened => Some(opened),
+        let events = (0..processors as c_int).filter_map(|processor| {
+            match open(process.unwrap_or(CALLER), processor, without) {
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
+                opened => Some(opened),
+            }
         });
         events.collect()
     };
@@ -43,7 +45,7 @@ pub fn open_fault_samples() -> io::Result<Vec<OwnedFd>> {
     open_all(bit::EXCLUDE_HYPERVISOR).or_else(|_| open_all(bit::EXCLUDE_HYPERVISOR | bit::EXCLUDE_KERNEL))
 }
 
-fn open(processor: c_int, without: u64) -> io::Result<OwnedFd> {
+fn open(process: u32, processor: c_int, without: u64) -> io::Result<OwnedFd> {
     let event = Event {
         faults: Faults::Major,
         period: 1,
@@ -63,7 +65,7 @@ fn open(processor: c_int, without: u64) -> io::Result<OwnedFd> {
         wakeup_events: 0,
         clock: libc::CLOCK_MONOTONIC_RAW,
     };
-    event.open(Counted::OnProcessor(processor))
+    event.open(Counted::OnProcessor(process, processor))
 }
 
 /// Where the kernel puts the records of an event. The event lives as long as this, whether its descriptor is closed or not.

@@ -14,11 +14,11 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant, SystemTime},
 };
 
-use forebay_linux::kernel_text;
+use forebay_linux::{kernel_text, process::Apart};
 use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step, path::split};
 use forebay_protocol::layout::replay;
 
@@ -27,7 +27,8 @@ use crate::{
     Options,
     channel::Channel,
     devices::FORETOLD_DEPTH,
-    executor::{Expected, Fetch, Wanted},
+    executor::{Executor, Expected, Fetch, Wanted},
+    leases::Leases,
 };
 
 /// Needs by which a replay is judged.
@@ -142,6 +143,21 @@ pub struct Learning<'a> {
     is_known: Option<bool>,
 }
 
+/// What is under way before the program begins.
+pub struct Ahead {
+    pub leases: Leases,
+    /// It carries out the replay; `None` where the system had no room for it.
+    pub executor: Option<Apart>,
+}
+
+impl Ahead {
+    fn start(channel: &Arc<Channel>, steps: Vec<Fetch>) -> Self {
+        let mut leases = Leases::default();
+        leases.look_if_due(channel.header());
+        Self { leases, executor: Executor::start_apart(channel, steps, None) }
+    }
+}
+
 /// What the profile foretells of the run.
 #[derive(Default)]
 struct Expectation {
@@ -151,15 +167,14 @@ struct Expectation {
 }
 
 impl<'a> Learning<'a> {
-    /// Begins in the supervisor. Also what is to be replayed.
+    /// Begins in the supervisor: the replay first, because the recorder has to wait for the kernel.
     pub fn begin(
         profiling: &Profiling<'a>,
         started: &Started,
         recording: &Recording,
-        channel: &Channel,
+        channel: &Arc<Channel>,
         process: Option<u32>,
-    ) -> (Self, Vec<Fetch>) {
-        let recorder = Recorder::start(recording, channel, process);
+    ) -> (Self, Option<Ahead>) {
         let scopes = started.scopes();
         let Profiling { store, keep, wants_figures } = profiling;
         let profile = store.as_ref().and_then(|store| store.most_specific(&scopes));
@@ -168,6 +183,7 @@ impl<'a> Learning<'a> {
         let foretold = plan.as_ref().map(Foretold::of).unwrap_or_default();
         let steps = plan.map(|plan| within_memory(plan, available_bytes() / MEMORY_PART)).unwrap_or_default();
         let origin = Origin::new(&started.words(), started.directory.as_os_str().as_bytes());
+        let ahead = (!steps.is_empty()).then(|| Ahead::start(channel, steps));
         let learning = Self {
             store: store.clone(),
             keep: *keep,
@@ -175,13 +191,13 @@ impl<'a> Learning<'a> {
             scopes,
             origin,
             expectation: Expectation { foretold, is_fresh },
-            recorder,
+            recorder: Recorder::start(recording, channel, process),
             begun: Instant::now(),
-            is_judged: steps.is_empty(),
+            is_judged: ahead.is_none(),
             // Figures are of the whole run.
             is_known: (*wants_figures || !is_fresh).then_some(false),
         };
-        (learning, steps)
+        (learning, ahead)
     }
 
     /// Takes what the kernel has no more room for, and judges the replay and the run when that is due. When to look again, if that
@@ -223,7 +239,8 @@ impl<'a> Learning<'a> {
     /// The run is over: teaches its profiles, unless it is known. Its figures, where they are wanted.
     pub fn finish(self, channel: &Channel) -> Option<ProfileFigures> {
         let Self { store, keep, wants_figures, scopes, origin, expectation, recorder, is_known, .. } = self;
-        if is_known == Some(true) {
+        // It is known, or has been renounced.
+        if channel.access_log().wanted.load(Relaxed) == 0 {
             return None;
         }
         let is_stopped = channel.header().replay.state.load(Relaxed) == replay::STOPPED;

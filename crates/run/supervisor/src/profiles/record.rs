@@ -1,18 +1,20 @@
 //! Records what a run needs, from two sources: the access log that agents write, and the kernel's samples of page faults.
 
 use std::{
-    cell::RefCell,
+    cell::Cell,
     fs::{self, File},
     io::IoSliceMut,
-    os::fd::{AsRawFd, OwnedFd, RawFd},
     path::Path,
-    sync::atomic::Ordering::{Acquire, Relaxed, Release},
+    sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
     time::{Duration, Instant},
 };
 
 use forebay_linux::kernel_text::ProcessStat;
 use forebay_profile::{Kind, Need};
-use forebay_protocol::access_log::{AccessLog, wanted};
+use forebay_protocol::{
+    access_log::{AccessLog, wanted},
+    layout::replay,
+};
 
 use rustix::{
     io::{ReadWriteFlags, preadv2},
@@ -27,7 +29,7 @@ use super::{
 };
 use crate::{channel::Channel, ffi};
 
-/// How long a program that can have no agent waits for its faults to be watched before it begins.
+/// How long a program that is not in memory waits for its faults to be watched before it begins.
 const WATCH: Duration = Duration::from_millis(20);
 const WATCH_ROUND: Duration = Duration::from_micros(20);
 /// Without a fault for so long, faults are watched no longer: while they are, each switch between processes costs more.
@@ -38,8 +40,8 @@ const QUIET_USED: Duration = Duration::from_millis(500);
 /// What is prepared in the process that becomes the program, or starts it, before it does.
 pub struct Recording {
     clock: Clock,
-    /// The recorder takes them, in its process.
-    events: RefCell<Vec<OwnedFd>>,
+    /// Whether the recorder is to watch the program's faults.
+    is_cold: Cell<bool>,
 }
 
 /// The start of the run.
@@ -58,28 +60,25 @@ impl Recording {
         log.since.store(ticks, Relaxed);
         log.wanted.store(wanted::ACCESSES | wanted::MAPPED, Relaxed);
         let ticks_per_second = channel.header().ticks_per_second.load(Relaxed);
-        Self { clock: Clock { raw_ns, ticks_per_second }, events: RefCell::default() }
+        Self { clock: Clock { raw_ns, ticks_per_second }, is_cold: Cell::new(false) }
     }
 
-    /// Has the kernel sample the faults of what this process and its children execute, unless the program at `path` is in memory.
-    /// To open the first event of a second takes the kernel some 10 ms.
-    pub fn watch_if_cold(&self, path: &Path) {
-        if self.events.borrow().is_empty() && !begins_in_memory(path) {
-            // Without them, what agents see is recorded.
-            *self.events.borrow_mut() = ffi::open_fault_samples().unwrap_or_default();
-        }
+    /// Has the recorder watch the faults of the program at `path` unless that is in memory.
+    pub fn look_at(&self, path: &Path) {
+        self.is_cold.set(self.is_cold.get() || !begins_in_memory(path));
     }
 
-    /// Descriptors that a supervisor beside the program keeps.
-    pub fn descriptors(&self) -> Vec<RawFd> {
-        self.events.borrow().iter().map(AsRawFd::as_raw_fd).collect()
+    /// The program has other rights than this process: nothing of the run is recorded or replayed, and the supervisor leaves.
+    pub fn renounce(&self, channel: &Channel) {
+        channel.access_log().wanted.store(0, Relaxed);
+        channel.header().replay.state.store(replay::STOPPED, SeqCst);
+        channel.header().enabled.store(0, Relaxed);
     }
 
-    /// Waits, before this process becomes a program that can have no agent, until the [`Recorder`] of another one watches its
-    /// faults. Not for long.
+    /// Waits, before this process becomes the program, until the [`Recorder`] of another one watches its faults. Not for long.
     pub fn wait_for_recorder(&self, channel: &Channel) {
         let deadline = Instant::now() + WATCH;
-        while !self.events.borrow().is_empty()
+        while self.is_cold.get()
             && channel.access_log().watched.load(Acquire) == 0
             && Instant::now() < deadline
         {
@@ -101,10 +100,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins, in the supervisor. The program may have begun in `process`.
+    /// Begins, in the supervisor of a program that is not begun, or is about to begin in `process`.
+    ///
+    /// The kernel takes some 10 ms to open the first event of a second.
     #[must_use]
     pub fn start(recording: &Recording, channel: &Channel, process: Option<u32>) -> Self {
-        let events = Some(recording.events.take()).filter(|events| !events.is_empty());
+        // Without events, what agents see is recorded.
+        let events = || ffi::open_fault_samples(process).ok();
+        let events = recording.is_cold.get().then(events).flatten().filter(|events| !events.is_empty());
         let mut faults = events.and_then(|events| FaultSamples::new(&events).ok());
         if let (Some(faults), Some(process)) = (&mut faults, process) {
             faults.begin_with(process, recording.clock.raw_ns);
@@ -272,7 +275,7 @@ mod tests {
     impl Recording {
         /// Without faults.
         fn unwatched() -> Self {
-            Self { clock: Clock { raw_ns: 0, ticks_per_second: 1 << 20 }, events: RefCell::default() }
+            Self { clock: Clock { raw_ns: 0, ticks_per_second: 1 << 20 }, is_cold: Cell::new(false) }
         }
     }
 }
