@@ -399,9 +399,10 @@ fn a_replay_of_look_ups_asks_a_device_for_many_at_once() {
         Err(why) => return skip(NAME, why.to_string()),
     };
     let fill = |root: &Path| {
-        for folder in (0..200).map(|number| root.join("tree").join(number.to_string())) {
+        // Each folder has a block of its own: what lies between the waits takes less time than they do.
+        for folder in (0..1500).map(|number| root.join("tree").join(number.to_string())) {
             fs::create_dir_all(&folder).expect("make a folder");
-            (0..25).for_each(|number| fs::write(folder.join(number.to_string()), "x").expect("write a file"));
+            fs::write(folder.join("file"), "x").expect("write a file");
         }
     };
     disk.fill(fill).expect("fill the slow disk");
@@ -412,9 +413,12 @@ fn a_replay_of_look_ups_asks_a_device_for_many_at_once() {
         disk.make_cold().expect("empty the caches of the slow disk");
         disk.reset_stats().expect("count from zero");
         let case = Case::new(NAME, ["find", &tree, "-size", "+1"]).env("XDG_STATE_HOME", &path);
-        assert_eq!(case.run(Side::With).status, 0);
+        let outcome = case.run(Side::With);
+        assert_eq!(outcome.status, 0);
         let at_once = disk.stats().expect("what was served").in_flight_max;
-        if at_once >= 24 { Ok(()) } else { Err(format!("no more than {at_once} requests at once")) }
+        let steps = outcome.figure("profile_steps_done");
+        let is_wanted = steps > 0.0 && at_once >= 12;
+        if is_wanted { Ok(()) } else { Err(format!("{steps} steps, {at_once} requests at once")) }
     });
 }
 
