@@ -229,7 +229,7 @@ commands! {
     nice_runs: texts, ["nice", "-n", "5", "sh", "-c", "nice; wc long.txt"];
     nohup_runs: texts, ["nohup", "wc", "long.txt"];
     setsid_runs: texts, ["setsid", "-w", "wc", "long.txt"];
-    timeout_kills: texts, ["timeout", "-s", "INT", "0.3", "sh", "-c", "cat long.txt | wc; sleep 10"];
+    timeout_kills: texts, ["timeout", "-s", "INT", "2", "sh", "-c", "cat long.txt | wc; sleep 10"];
     stdbuf_preloads: texts, ["stdbuf", "-o0", "head", "-c", "3000", "long.txt"];
     busybox_static: texts, ["busybox", "md5sum", "long.txt"];
     prlimit_of_descriptors: sources, ["sh", "-c", "ulimit -n 16; grep -rc mill src | sort"];

@@ -10,7 +10,7 @@ use forebay_rtsp::authentication::Secret;
 use forebay_server::{Settings, User};
 use forebay_testkit::klv;
 
-use support::{Folder, H264, H265, Server, ffmpeg, payload, units, units_h265, until};
+use support::{Folder, H264, H265, Server, ffmpeg, in_some_play, payload, units, units_h265, until};
 
 const PLAYER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gstreamer.py");
 /// The interpreter of the distribution, for which its bindings are installed.
@@ -118,7 +118,9 @@ fn folder(test: &str) -> Option<Folder> {
 fn over_both(check: impl Fn(&'static str) + Sync) {
     thread::scope(|scope| {
         let check = &check;
-        PROTOCOLS.into_iter().for_each(|protocol| drop(scope.spawn(move || check(protocol))));
+        for protocol in PROTOCOLS {
+            scope.spawn(move || in_some_play(|| check(protocol)));
+        }
     });
 }
 
