@@ -4,6 +4,11 @@
 #[path = "../../crates/share/millipage/src/transport/stream/packet.rs"]
 mod packet;
 
+#[path = "../../crates/share/millipage/src/transport"]
+mod transport {
+    pub mod said;
+}
+
 use packet::Packet;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

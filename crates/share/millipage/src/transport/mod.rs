@@ -2,6 +2,7 @@
 
 pub(crate) mod liveness;
 mod rings;
+mod said;
 mod stream;
 mod ucx;
 mod watched;

@@ -27,7 +27,8 @@ use forebay_vm::{DescriptorName, Mapping, Object, ObjectName, Views};
 
 use super::{
     Contents, Next, Sink,
-    watched::{Said, Way, lost_elsewhere},
+    said::Said,
+    watched::{Way, lost_elsewhere},
 };
 use crate::{
     Error,

@@ -11,21 +11,11 @@ use forebay_coherence::{HostId, Message};
 use super::{
     Contents, Marks, Next, Sink, Transport,
     liveness::{ENDED, Liveness, Processes, SILENT, TICK},
+    said::Said,
 };
 use crate::{Error, join::Whereabouts};
 
 pub const NOTHING: Contents = Contents { address: 0, bytes: 0 };
-
-/// What one host says to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// Nothing: the sender is there.
-    Here,
-    /// The sender has lost this host.
-    Lost(HostId),
-    /// A message.
-    Message(Message),
-}
 
 /// A way to the other hosts, which carries what is said and watches none of them.
 pub trait Way: Send {

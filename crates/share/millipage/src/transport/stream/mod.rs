@@ -24,7 +24,8 @@ use rustix::event::{
 
 use super::{
     Contents, Sink,
-    watched::{Said, Way, lost_elsewhere},
+    said::Said,
+    watched::{Way, lost_elsewhere},
 };
 use crate::Error;
 pub use address::{Interface, Reach};

@@ -8,7 +8,7 @@
 
 use forebay_coherence::{HostId, MESSAGE_BYTES, Message};
 
-use crate::transport::watched::Said;
+use crate::transport::said::Said;
 
 /// As much of contents goes into one frame.
 pub const CONTENTS_BYTES_MAX: usize = 64 << 10;

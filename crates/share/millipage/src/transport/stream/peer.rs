@@ -11,7 +11,7 @@ use rustix::{
 };
 
 use super::packet::{CONTENTS_BYTES_MAX, Packet};
-use crate::transport::{Contents, Sink, watched::Said};
+use crate::transport::{Contents, Sink, said::Said};
 
 /// As much is received at a time.
 pub const ROOM_BYTES: usize = 2 * TEXT_BYTES_MAX;

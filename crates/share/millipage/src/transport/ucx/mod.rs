@@ -20,7 +20,8 @@ use forebay_ucx_sys::{Begun, Ucp, ucp_ep_h, ucs_status_t};
 
 use super::{
     Contents, Sink,
-    watched::{Said, Way, lost_elsewhere},
+    said::Said,
+    watched::{Way, lost_elsewhere},
 };
 use crate::{Error, join::Whereabouts};
 pub use ping_pong::ping_pong;
