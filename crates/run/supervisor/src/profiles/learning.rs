@@ -357,6 +357,7 @@ fn path_of(path: &[u8]) -> &Path {
 mod tests {
     use super::*;
     use forebay_profile::Identity;
+    use forebay_protocol::access_log::Outcome;
 
     fn step(path: &str, at_us: u32, act: Act) -> Step {
         Step { path: path.into(), at_us, act }
@@ -379,6 +380,30 @@ mod tests {
         let looked_up = |path: &str| steps.contains(&look_up(path, 2)) || steps.contains(&look_up(path, 3));
         assert!(looked_up("later") && looked_up("never"));
         assert!(!steps.iter().any(|step| step.act == Act::LookUp && step.path == b"soon"));
+    }
+
+    /// As that of a set-uid program is.
+    #[test]
+    fn a_renounced_run_teaches_nothing_and_ends_its_replay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path().join("profiles"));
+        let profiling = Profiling { store: Some(store.clone()), ..Profiling::default() };
+        let started = Started::new(Path::new("/bin/true"), &[c"true".into()]).unwrap();
+        for is_renounced in [true, false] {
+            let channel = Arc::new(Channel::create(true).unwrap());
+            let recording = Recording::prepare(&channel);
+            let (learning, ahead) = Learning::begin(&profiling, &started, &recording, &channel, None);
+            assert!(ahead.is_none());
+            let log = channel.access_log();
+            let above = log.append_path(Outcome::Named, 0, 0, b"/").unwrap();
+            log.append_path(Outcome::Missing, 1, above, b"no-such-file").unwrap();
+            if is_renounced {
+                recording.renounce(&channel);
+                assert_eq!(channel.header().replay.state.load(Relaxed), replay::STOPPED);
+            }
+            assert!(learning.finish(&channel).is_none());
+            assert_eq!(store.profiles().count() == 0, is_renounced);
+        }
     }
 
     #[test]
