@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use crate::catalog::Catalog;
 use crate::clock;
 use crate::config::any_text;
+use crate::http::request::HEAD_BYTES_MAX;
 use crate::rig::{FRAME, Rig, SETUP, session};
 use crate::status;
 
@@ -133,10 +134,10 @@ fn any_status_request_is_answered_or_waited_for() {
     let request = prop_oneof![
         mistaken("GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n").prop_map(String::into_bytes),
         mistaken("GET / HTTP/1.0\n\n").prop_map(String::into_bytes),
-        prop::collection::vec(any::<u8>(), 0..status::REQUEST_BYTES_MAX + 2),
+        prop::collection::vec(any::<u8>(), 0..HEAD_BYTES_MAX + 2),
     ];
     let answered = |request: Vec<u8>| {
-        let is_over = request.len() >= status::REQUEST_BYTES_MAX;
+        let is_over = request.len() > HEAD_BYTES_MAX;
         match status::respond(&request, &rig.serving) {
             Some(response) => prop_assert!(response.starts_with(b"HTTP/1.1 ")),
             None => prop_assert!(!is_over, "it would be waited for without end"),
@@ -144,4 +145,32 @@ fn any_status_request_is_answered_or_waited_for() {
         Ok(())
     };
     runner.run(&request, answered).expect("every request");
+}
+
+#[test]
+fn the_status_port_speaks_http() {
+    let rig = Rig::with(|_| {});
+    let answer = |line: &str, field: &str| {
+        let request = format!("{line}\r\nHost: h\r\n{field}\r\n");
+        let response = status::respond(request.as_bytes(), &rig.serving).expect("a response");
+        let text = String::from_utf8(response).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        (head.to_owned(), body.to_owned())
+    };
+    let (whole, metrics) = answer("GET /metrics HTTP/1.1", "");
+    assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && metrics.starts_with("# HELP forebay_"), "{whole}");
+    assert_eq!(answer("HEAD /metrics?name=x HTTP/1.0", ""), (whole, String::new()));
+    let (part, body) = answer("GET /metrics HTTP/1.1", "Range: bytes=2-5\r\n");
+    assert!(part.starts_with("HTTP/1.1 206 ") && body == metrics[2..6], "{part}: {body}");
+    for (line, status, has_allow) in [
+        ("GET /x HTTP/1.1", 404, false),
+        ("POST /metrics HTTP/1.1", 405, true),
+        ("BREW / HTTP/1.1", 501, true),
+        ("GET / HTTP/2.0", 505, false),
+        ("hello", 400, false),
+    ] {
+        let (head, body) = answer(line, "");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")) && !body.is_empty(), "{line}: {head}");
+        assert_eq!(head.contains("\r\nAllow: GET, HEAD, OPTIONS"), has_allow, "{line}: {head}");
+    }
 }

@@ -1,7 +1,6 @@
 //! The status page and the metrics for Prometheus: a few lines of HTTP on a port of its own.
 
 use std::fmt::Write;
-use std::io::Write as _;
 
 use forebay_quantity::{self as quantity, bytes, thousands};
 use forebay_streaming::lateness::Lateness;
@@ -10,12 +9,11 @@ use forebay_streaming::stream::Counts;
 use crate::batch::Tally;
 use crate::clock;
 use crate::event_loop::Serving;
+use crate::http::response::{Response, answer_once};
 use crate::rtcp_reports::TrackReception;
 use crate::sessions::Session;
 use crate::transport::TrackTransport;
 
-/// The longest request.
-pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
 /// Sessions that the page shows.
 const SHOWN_MAX: usize = 1000;
 const SECOND: f64 = 1e9;
@@ -24,30 +22,11 @@ const RECEPTION_S_MAX: f64 = 60.0;
 
 /// What a request gets; `None` while it is not all there.
 pub(crate) fn respond(request: &[u8], serving: &Serving) -> Option<Vec<u8>> {
-    let is_complete =
-        request.windows(4).any(|four| four == b"\r\n\r\n") || request.windows(2).any(|two| two == b"\n\n");
-    if !is_complete && request.len() < REQUEST_BYTES_MAX {
-        return None;
-    }
-    let line = request.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split(' ');
-    let (status, kind, body) = match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics")) => ("200 OK", "text/plain; version=0.0.4", metrics(serving)),
-        (Some("GET"), Some("/")) => ("200 OK", "text/html; charset=utf-8", page(serving)),
-        (Some("GET"), Some(_)) => {
-            ("404 Not Found", "text/plain", "the server has / and /metrics\n".to_owned())
-        }
-        _ => ("405 Method Not Allowed", "text/plain", "the server answers GET only\n".to_owned()),
-    };
-    let mut response = Vec::new();
-    let length = body.len();
-    // Into memory, which does not fail.
-    let _ = write!(
-        response,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    );
-    Some(response)
+    answer_once(request, |url| match url.split('?').next() {
+        Some("/metrics") => Response::new("text/plain; version=0.0.4", metrics(serving)),
+        Some("/") => Response::page("default-src 'none'; style-src 'unsafe-inline'", page(serving)),
+        _ => Response::refusal(404, "the server has / and /metrics"),
+    })
 }
 
 /// What there is, added up.

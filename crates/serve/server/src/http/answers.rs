@@ -11,7 +11,7 @@ use super::errands::{Errand, Errands};
 use super::films::Screened;
 use super::listing::{self, Listing, Place};
 use super::ranges::Wanted;
-use super::response::{HTML, JSON, M3U, MP4, PLAYLIST, Response};
+use super::response::{JSON, M3U, MP4, PLAYLIST, Response};
 use super::route::{Form, Route, What};
 use super::{Asked, SECOND_NS, State, busy, pages};
 use crate::catalog::{self, Failure, Opened};
@@ -149,7 +149,7 @@ impl Serving {
             Form::M3u => Response::new(M3U, listing::m3u(files, &place)),
             Form::Page => {
                 let can_sign_in = self.server.has_users() && asked.user.is_none();
-                Response::new(HTML, pages::list(folder, files, listing.is_cut, can_sign_in))
+                Response::page(pages::POLICY, pages::list(folder, files, listing.is_cut, can_sign_in))
             }
         };
         self.respond(id, &asked.received, &response);
@@ -167,7 +167,7 @@ impl Serving {
             (film, What::Page) => {
                 let film = film.as_ref().map_err(|unplayable| why(*unplayable));
                 let page = pages::film(path, query, &film, &self.place(id, asked).rtsp(path));
-                Response::new(HTML, page)
+                Response::page(pages::POLICY, page)
             }
             (Err(unplayable), _) => Response::refusal(415, why(*unplayable)),
             (Ok(film), What::Master) => Response::new(PLAYLIST, film.master(query)),

@@ -22,7 +22,7 @@ pub(crate) mod listing;
 mod pages;
 mod ranges;
 pub(crate) mod request;
-mod response;
+pub(crate) mod response;
 mod route;
 mod tunnel;
 pub(crate) mod web_socket;
@@ -300,13 +300,7 @@ impl Serving {
             Ok(received) if received.wants_web_socket() => self.begin_web_socket(id, &received),
             Ok(received) => self.request(id, received),
             Err(malformed) => {
-                let (status, sentence) = match malformed {
-                    Malformed::Request => (400, "this is no request of HTTP/1.1"),
-                    Malformed::Version => (505, "the server speaks HTTP/1.1"),
-                    Malformed::TooLarge => (431, "the request has too many or too long header fields"),
-                    Malformed::HasBody => (400, "requests have no body here"),
-                };
-                self.send_response(id, &Response::refusal(status, sentence), false, false);
+                self.send_response(id, &Response::to_malformed(malformed), false, false);
             }
         }
         true
@@ -492,11 +486,7 @@ impl Serving {
             let busy = busy("too many lists are being sent");
             return self.send_response(id, &busy, false, is_head);
         }
-        let mut bytes = response.head(None, Some(response.body.len() as u64), keeps_alive).into_bytes();
-        if !is_head {
-            bytes.extend_from_slice(&response.body);
-        }
-        self.send_body(id, bytes, keeps_alive);
+        self.send_body(id, response.bytes(is_head, keeps_alive), keeps_alive);
     }
 
     fn send_body(&mut self, id: ConnectionId, bytes: Vec<u8>, keeps_alive: bool) {

@@ -10,6 +10,10 @@ use super::listing::{Listed, escaped, shown};
 use super::response::Response;
 use super::route::SIGN_IN;
 
+/// What a page may load: nothing from elsewhere.
+pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                                 media-src 'self' blob:; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("player.js");
 

@@ -5,7 +5,7 @@ use forebay_rtsp::message::{Headers, Method, Request};
 /// The most header fields of a request. Browsers send about twenty.
 const FIELDS_MAX: usize = 64;
 /// The longest head of a request.
-pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The longest body of a request that is refused: it is skipped, and the connection goes on.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 /// The longest first line that tells what a client speaks, if its method does not.
@@ -15,7 +15,7 @@ pub(super) const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "
 
 /// A request, and what is to be known for its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Received {
+pub(crate) struct Received {
     /// Its method, URL and header fields. The method is one that RTSP has not.
     pub request: Request,
     /// How long its head is, in bytes.
@@ -28,7 +28,7 @@ pub(super) struct Received {
 
 /// Why it is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Malformed {
+pub(crate) enum Malformed {
     Request,
     /// Of another version of HTTP.
     Version,

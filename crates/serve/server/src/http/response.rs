@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::request::METHODS;
+use super::ranges;
+use super::request::{METHODS, Malformed, Received};
 
 /// A response, before it is known on which connection it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Response {
+pub(crate) struct Response {
     pub status: u16,
     /// Header fields beside those that every response has.
     pub fields: Vec<(&'static str, String)>,
@@ -15,19 +16,20 @@ pub(super) struct Response {
     pub body: Vec<u8>,
 }
 
-pub(super) const HTML: &str = "text/html; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) const JSON: &str = "application/json";
 pub(super) const M3U: &str = "audio/x-mpegurl";
 pub(super) const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 pub(super) const MP4: &str = "video/mp4";
-/// What a page may load: nothing from elsewhere.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                      media-src 'self' blob:; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
-
 impl Response {
     pub fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, fields: Vec::new(), kind, body: body.into() }
+    }
+
+    /// A page, which may load only what its policy says (Content Security Policy Level 3).
+    pub fn page(policy: &str, body: String) -> Self {
+        Self::new(HTML, body).with("Content-Security-Policy", policy)
     }
 
     /// A refusal, with a sentence.
@@ -44,6 +46,16 @@ impl Response {
             _ => Self::refusal(501, "the server does not know this method"),
         };
         Some(refusal.with("Allow", "GET, HEAD, OPTIONS"))
+    }
+
+    /// What is answered to something else than a request.
+    pub fn to_malformed(malformed: Malformed) -> Self {
+        match malformed {
+            Malformed::Request => Self::refusal(400, "this is no request of HTTP/1.1"),
+            Malformed::Version => Self::refusal(505, "the server speaks HTTP/1.1"),
+            Malformed::TooLarge => Self::refusal(431, "the request has too many or too long header fields"),
+            Malformed::HasBody => Self::refusal(400, "requests have no body here"),
+        }
     }
 
     /// No byte of a body is in the range that is wanted.
@@ -76,9 +88,6 @@ impl Response {
             let _ = write!(head, "Content-Type: {}\r\n", self.kind);
         }
         head.push_str("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
-        if self.kind == HTML {
-            let _ = write!(head, "Content-Security-Policy: {POLICY}\r\n");
-        }
         for (name, value) in &self.fields {
             let _ = write!(head, "{name}: {value}\r\n");
         }
@@ -95,6 +104,27 @@ impl Response {
         });
         head
     }
+
+    /// All of it, or without its body.
+    pub fn bytes(&self, is_head: bool, keeps_alive: bool) -> Vec<u8> {
+        let mut bytes = self.head(None, Some(self.body.len() as u64), keeps_alive).into_bytes();
+        if !is_head {
+            bytes.extend_from_slice(&self.body);
+        }
+        bytes
+    }
+}
+
+/// What is answered where a connection has one request, to whose URL `answer` responds; `None` while the request is not all there.
+pub(crate) fn answer_once(bytes: &[u8], answer: impl FnOnce(&str) -> Response) -> Option<Vec<u8>> {
+    let received = match Received::parse(bytes) {
+        Ok(received) => received?,
+        Err(malformed) => return Some(Response::to_malformed(malformed).bytes(false, false)),
+    };
+    let Received { request, .. } = &received;
+    let whole = Response::to_method(request.method.as_str()).unwrap_or_else(|| answer(&request.url));
+    let part = ranges::part(&received, &whole);
+    Some(part.as_ref().unwrap_or(&whole).bytes(received.is_head(), false))
 }
 
 fn reason(status: u16) -> &'static str {
