@@ -1,0 +1,184 @@
+//! Servers that are idle, because what they wait for is elsewhere.
+
+use super::*;
+
+fn within_10_ms(threads: f64) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    timeouts.add(0.008, threads);
+    timeouts
+}
+
+#[test]
+fn requests_that_wait_for_another_server_are_named_after_it() {
+    let verdict = Verdict::of(&idle(|evidence| evidence.dependencies = asked(7.5, 8.0)));
+    assert_eq!(
+        (verdict.limit, verdict.limit_with_name().as_str()),
+        (Limit::Dependency, "dependency 127.0.0.1:5432")
+    );
+    assert!(verdict.undecided.is_empty(), "{verdict:?}");
+    // A proxy computes a little for each answer, which is not what holds it up.
+    let proxy = idle(|evidence| {
+        evidence.threads = Some(Threads { processor: 0.55, idle: 0.45, ..NONE });
+        evidence.dependencies = asked(6.0, 8.0);
+    });
+    assert_eq!(Verdict::of(&proxy).limit, Limit::Dependency);
+    let computing = idle(|evidence| {
+        evidence.threads = Some(Threads { processor: 0.95, idle: 0.05, ..NONE });
+        evidence.dependencies = asked(2.0, 8.0);
+    });
+    assert_eq!(Verdict::of(&computing).limit, Limit::Processor);
+}
+
+#[test]
+fn a_pool_whose_members_all_wait_is_the_workers() {
+    let pool = idle(|evidence| {
+        evidence.dependencies = asked(1.95, 2.0);
+        evidence.clients = Some(Clients { connections: 8.0, unread: 6.0, ..Clients::default() });
+    });
+    let verdict = Verdict::of(&pool);
+    assert_eq!(verdict.limit, Limit::Workers, "{verdict:?}");
+    assert!(verdict.evidence.iter().any(|reason| reason.contains("127.0.0.1:5432")), "{verdict:?}");
+    let half_used = idle(|evidence| evidence.dependencies = asked(1.0, 4.0));
+    assert_eq!(Verdict::of(&half_used).limit, Limit::Undecided);
+    let one_of_two = idle(|evidence| evidence.dependencies = asked(1.9, 4.0));
+    assert_eq!(Verdict::of(&one_of_two).limit, Limit::Undecided);
+}
+
+#[test]
+fn a_server_that_asks_itself_is_what_its_threads_do() {
+    let own = |threads| {
+        Verdict::of(&idle(|evidence| {
+            evidence.dependencies = vec![Dependency { own: true, ..asked(8.0, 8.0).remove(0) }];
+            evidence.threads = Some(threads);
+            evidence.threads_at_work = Some(9.0);
+        }))
+        .limit
+    };
+    assert_eq!(own(Threads { asleep: 7.0, ..NONE }), Limit::Sleep);
+    assert_eq!(own(NONE), Limit::Dependency);
+}
+
+#[test]
+fn answers_that_are_not_taken_are_the_networks_or_the_loads() {
+    let clients = |sending, client_full, untaken| {
+        let clients = Clients { connections: 8.0, sending, client_full, untaken, ..Clients::default() };
+        Verdict::of(&idle(|evidence| evidence.clients = Some(clients)))
+    };
+    assert_eq!(clients(7.0, 0.0, 0.0).limit, Limit::Network);
+    let full = clients(7.0, 6.0, 0.0);
+    assert!(full.evidence.iter().any(|reason| reason.contains("without room")), "{full:?}");
+    assert_eq!(clients(0.0, 0.0, 7.0).limit, Limit::LoadGenerator);
+    assert_eq!(clients(2.0, 0.0, 1.0).limit, Limit::Undecided);
+}
+
+#[test]
+fn a_disk_that_no_thread_waits_for_is_the_disks_where_its_bytes_are_the_servers() {
+    let disk = |read: f64, refaults: f64| {
+        Verdict::of(&idle(|evidence| {
+            let (name, bytes) = ("loop0".into(), 4_096_000.0);
+            evidence.disk = Some(DiskQueue { name, under_way: 7.0, busy: 0.99, bytes });
+            evidence.disk_read_bytes = Some(read);
+            evidence.refaults = Some(refaults);
+        }))
+    };
+    let verdict = disk(4_096_000.0, 0.0);
+    assert_eq!((verdict.limit, verdict.name.as_deref()), (Limit::Disk, Some("loop0")));
+    assert_eq!(disk(4_096_000.0, 900.0).limit, Limit::VirtualMemory);
+    assert_eq!(disk(40_960.0, 0.0).limit, Limit::Undecided);
+}
+
+#[test]
+fn timers_as_long_as_a_request_are_a_sleep_or_a_lock_by_what_fewer_clients_get() {
+    // Ten thousand requests in ten seconds, eight at a time: 8 ms each.
+    let timed = idle(|evidence| evidence.timeouts = within_10_ms(0.9));
+    let fewer = |requests| Evidence { requests, in_flight: Some(4.0), ..timed.clone() };
+    let verdict = Verdict::of(&timed);
+    assert_eq!(verdict.limit, Limit::Sleep, "{verdict:?}");
+    let knowing = |requests| verdict.clone().knowing_fewer_clients(&timed, &fewer(requests)).limit;
+    assert_eq!(knowing(9_900.0), Limit::Lock);
+    assert_eq!(knowing(5_000.0), Limit::Sleep);
+    assert_eq!(knowing(7_200.0), Limit::Undecided);
+    // A longer one paces nothing, and one that a server has at rest paces no requests.
+    let slow = Evidence { requests: 1_000_000.0, ..timed.clone() };
+    assert_eq!(Verdict::of(&slow).limit, Limit::Undecided);
+    let at_rest = Evidence { timeouts_at_rest: within_10_ms(0.9), ..timed.clone() };
+    assert_eq!(Verdict::of(&at_rest).limit, Limit::Undecided);
+}
+
+#[test]
+fn what_waits_for_an_unknown_thing_is_not_guessed_but_told_from_a_lock() {
+    let unknown = idle(|evidence| evidence.leads = vec!["2 connections to /run/db".into()]);
+    let verdict = Verdict::of(&unknown);
+    assert_eq!(verdict.limit, Limit::Undecided);
+    assert!(verdict.undecided[0].contains("/run/db"), "{verdict:?}");
+    let fewer = |requests| Evidence { requests, in_flight: Some(4.0), ..unknown.clone() };
+    assert_eq!(verdict.clone().knowing_fewer_clients(&unknown, &fewer(10_000.0)).limit, Limit::Lock);
+    assert_eq!(verdict.knowing_fewer_clients(&unknown, &fewer(5_000.0)).limit, Limit::Undecided);
+}
+
+#[test]
+fn fewer_clients_tell_nothing_of_a_server_that_computes() {
+    let computing = idle(|evidence| {
+        evidence.threads = Some(Threads { processor: 0.6, idle: 1.4, ..NONE });
+        evidence.threads_at_work = Some(2.0);
+    });
+    let fewer = Evidence { in_flight: Some(4.0), ..computing.clone() };
+    let verdict = Verdict::of(&computing);
+    assert_eq!(verdict.limit, Limit::Undecided);
+    assert_eq!(verdict.knowing_fewer_clients(&computing, &fewer).limit, Limit::Undecided);
+}
+
+#[test]
+fn a_verdict_that_was_not_in_question_stays() {
+    let late = idle(|evidence| evidence.dependencies = asked(7.5, 8.0));
+    let fewer = Evidence { in_flight: Some(4.0), ..late.clone() };
+    assert_eq!(Verdict::of(&late).knowing_fewer_clients(&late, &fewer), Verdict::of(&late));
+}
+
+#[test]
+fn a_thread_that_sleeps_longer_than_requests_take_does_not_serve_them() {
+    let asleep = |seconds: f64| {
+        let mut sleeps = Timeouts::default();
+        sleeps.add(seconds, 1.0);
+        let mut evidence = evidence(Threads { asleep: 1.0, processor: 0.3, ..NONE });
+        (evidence.in_flight, evidence.sleeps, evidence.processor_s) = (Some(1.0), Some(sleeps), Some(1.0));
+        Verdict::of(&evidence).limit
+    };
+    // A request takes 1 ms.
+    assert_eq!((asleep(0.001), asleep(0.010)), (Limit::Sleep, Limit::Undecided));
+}
+
+#[test]
+fn those_that_wait_for_one_that_asks_another_server_wait_for_that() {
+    let late = Dependency { name: "10.0.0.1:80".into(), connections: 1.0, waiting: 0.95, own: false };
+    let threads = Threads { lock: 7.0, other: 1.0, processor: 0.1, ..NONE };
+    let behind = Evidence { dependencies: vec![late.clone()], ..evidence(threads) };
+    let verdict = Verdict::of(&behind);
+    assert_eq!(verdict.limit_with_name(), "workers that ask 10.0.0.1:80");
+    // It is not always the same one that does.
+    let in_turn = Dependency { connections: 3.0, waiting: 0.7, ..late.clone() };
+    let verdict = Verdict::of(&Evidence { dependencies: vec![in_turn.clone()], ..evidence(threads) });
+    assert_eq!(verdict.limit_with_name(), "dependency 10.0.0.1:80");
+    let loops = Evidence {
+        threads_at_work: Some(1.0),
+        dependencies: vec![in_turn],
+        ..evidence(Threads { other: 0.7, processor: 0.1, ..NONE })
+    };
+    assert_eq!(Verdict::of(&loops).limit_with_name(), "dependency 10.0.0.1:80");
+    let computing = evidence(Threads { lock: 6.0, processor: 1.5, other: 0.3, ..NONE });
+    let seldom = Dependency { waiting: 0.3, ..late };
+    let verdict = Verdict::of(&Evidence { dependencies: vec![seldom], ..computing });
+    assert_eq!(verdict.limit, Limit::Lock);
+}
+
+#[test]
+fn connections_that_are_never_taken_mean_that_all_workers_are() {
+    let serving = evidence(Threads { processor: 0.7, ..NONE });
+    let starving = |before_for_s| {
+        let clients = Clients { connections: 8.0, not_accepted: 7.0, before_for_s, ..Clients::default() };
+        Verdict::of(&Evidence { clients: Some(clients), ..serving.clone() }).limit
+    };
+    // An answer takes 8 ms.
+    assert_eq!(starving(2.0), Limit::Workers);
+    assert_ne!(starving(0.006), Limit::Workers);
+}
