@@ -3,10 +3,13 @@
 use std::{
     collections::BTreeMap,
     fmt, fs,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::Ordering::{AcqRel, Acquire, Relaxed},
+    },
 };
 
-use forebay_policy::{estimate::StallTime, inflight::InflightLimit};
+use forebay_policy::{estimate::StallTime, inflight::InflightLimit, price::REMOTE_WORTH_US};
 use forebay_protocol::{
     layout::{Device, file_system},
     mounts::remote_device,
@@ -14,10 +17,10 @@ use forebay_protocol::{
 use rustix::fs::{makedev, minor};
 
 use super::{Begun, Ticket, lock, sharing::Sharing};
-use crate::ffi;
+use crate::{channel::Channel, ffi};
 
 /// Requests in flight on a device that has no place in the channel, or of which nothing is told.
-pub(super) const DEPTH_UNKNOWN: u32 = 16;
+const DEPTH_UNKNOWN: u32 = 16;
 /// A request that takes so many times what one alone takes is late by far.
 const LATE_TIMES: u64 = 32;
 
@@ -33,7 +36,10 @@ pub(super) struct Gate {
     /// The most that its file system should be asked at once.
     pub depth_max: u32,
     pub waiting: Mutex<Waiting>,
-    pub completed: Condvar,
+    /// A request was completed.
+    completed: Condvar,
+    /// A file has told whether the file system keeps data, or could not.
+    probed: Condvar,
     pub begun: Arc<Begun>,
     pub sharing: Sharing,
 }
@@ -50,8 +56,10 @@ pub(super) struct Waiting {
     pub closed: bool,
     /// It is being found out whether the file system keeps data.
     pub probing: bool,
-    /// Threads that wait for any change of this.
-    pub threads: usize,
+    /// Threads that wait for a request to be completed.
+    threads: usize,
+    /// One of them is awake, and has not looked yet.
+    is_coming: bool,
 }
 
 impl fmt::Debug for Gate {
@@ -61,11 +69,62 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
+    /// Of a device with a place in `channel` if there is room. `depth_first` is as in [`super::Devices::new`].
+    pub fn new(channel: &Channel, device: u64, depth_first: u32, begun: Arc<Begun>) -> Self {
+        let header = channel.header();
+        let id = device.wrapping_add(1);
+        let claim = |entry: &&Device| {
+            let claimed = entry.id.compare_exchange(0, id, AcqRel, Acquire);
+            claimed.map_or_else(|owner| owner == id, |_| true)
+        };
+        let entry = header.devices.iter().find(claim).filter(|_| id != 0);
+        entry.into_iter().for_each(|entry| learn_kind(entry, device));
+        Self {
+            entry,
+            device_ticks_min: header.stall_ticks_min.load(Relaxed),
+            worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US,
+            depth_first,
+            depth_max: served_at_once(device).map_or(DEPTH_UNKNOWN, |served| (served / 2).max(1)),
+            waiting: Mutex::default(),
+            completed: Condvar::new(),
+            probed: Condvar::new(),
+            begun,
+            sharing: Sharing::default(),
+        }
+    }
+
+    /// Waits for a request to be completed.
     pub fn wait<'a>(&'a self, mut waiting: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
         waiting.threads += 1;
         waiting = self.completed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         waiting.threads -= 1;
+        waiting.is_coming = false;
         waiting
+    }
+
+    /// Wakes a thread that waits for its turn, if there is room. One at a time: each notice is a system call, and the caller
+    /// often takes the next turn itself before the other is awake.
+    pub fn wake_next(&self, waiting: &mut Waiting) {
+        if waiting.threads > 0 && !waiting.is_coming && !self.is_full(waiting) {
+            waiting.is_coming = true;
+            self.completed.notify_one();
+        }
+    }
+
+    /// Waits until a file has told whether data is kept.
+    pub fn wait_for_probe<'a>(&'a self, waiting: MutexGuard<'a, Waiting>) -> MutexGuard<'a, Waiting> {
+        self.probed.wait(waiting).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No file finds that out for now.
+    pub fn end_probe(&self) {
+        lock(&self.waiting).probing = false;
+        self.probed.notify_all();
+    }
+
+    /// Whether the device takes no further request for now.
+    pub fn is_full(&self, waiting: &Waiting) -> bool {
+        waiting.started.len() as u32 >= self.limit()
     }
 
     pub fn tell(&self, depth: u32) {
@@ -94,6 +153,7 @@ impl Gate {
     pub fn close(&self, waiting: &mut Waiting) {
         waiting.closed = true;
         self.completed.notify_all();
+        self.probed.notify_all();
         if let Some(entry) = self.entry {
             entry.file_system.fetch_or(file_system::CLOSED, Relaxed);
         }
@@ -127,7 +187,7 @@ impl Gate {
 }
 
 /// Learns whether the file system is remote, unless an agent has told that.
-pub(super) fn learn_kind(entry: &Device, device: u64) {
+fn learn_kind(entry: &Device, device: u64) {
     if entry.file_system.load(Relaxed) & file_system::KNOWN != 0 {
         return;
     }
@@ -142,7 +202,7 @@ pub(super) fn learn_kind(entry: &Device, device: u64) {
 }
 
 /// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.
-pub(super) fn served_at_once(device: u64) -> Option<u32> {
+fn served_at_once(device: u64) -> Option<u32> {
     let path = format!("/sys/fs/fuse/connections/{}/max_background", minor(device));
     // Other file systems without a device have numbers of the same kind.
     fs::read_to_string(path).ok()?.trim().parse().ok()

@@ -7,21 +7,17 @@ mod sharing;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::Ordering::{AcqRel, Acquire, Relaxed},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
-use forebay_policy::{inflight::InflightLimit, price::REMOTE_WORTH_US};
-use forebay_protocol::layout::{Device, file_system};
+use forebay_policy::inflight::InflightLimit;
+use forebay_protocol::layout::file_system;
 
 use crate::{channel::Channel, ffi};
-use gate::{DEPTH_UNKNOWN, Gate, learn_kind, served_at_once};
+use gate::Gate;
 pub use sharing::Share;
-use sharing::Sharing;
 
 /// Requests in flight that are foretold, until the device's times tell of it: the program needs what they read, in this order, so
 /// that a device which serves one at a time loses nothing by them. Choice: a device of 1 ms is learned in two rounds instead of five.
@@ -123,7 +119,7 @@ impl Devices {
     pub fn turn(&self, device: u64, ticket: &Ticket) -> Option<Turn> {
         let gate = self.gate_of(device);
         let mut waiting = lock(&gate.waiting);
-        while !waiting.closed && waiting.started.len() as u32 >= gate.limit() {
+        while !waiting.closed && gate.is_full(&waiting) {
             waiting = gate.wait(waiting);
         }
         if waiting.closed {
@@ -134,6 +130,8 @@ impl Devices {
         waiting.started.insert(number, (started, ticket.clone()));
         let depth = waiting.started.len() as u32;
         gate.tell(depth);
+        // A limit that has grown has room for more.
+        gate.wake_next(&mut waiting);
         drop(waiting);
         self.begun.add();
         let is_timed = gate.is_remote();
@@ -174,7 +172,7 @@ impl Devices {
                 drop(waiting);
                 return Some(Keeping::Unknown(Probe { gate }));
             }
-            waiting = gate.wait(waiting);
+            waiting = gate.wait_for_probe(waiting);
         }
     }
 
@@ -200,25 +198,7 @@ impl Devices {
     }
 
     fn gate(&self, device: u64) -> Gate {
-        let header = self.channel.header();
-        let id = device.wrapping_add(1);
-        let claim = |entry: &&Device| {
-            let claimed = entry.id.compare_exchange(0, id, AcqRel, Acquire);
-            claimed.map_or_else(|owner| owner == id, |_| true)
-        };
-        let entry = header.devices.iter().find(claim).filter(|_| id != 0);
-        entry.into_iter().for_each(|entry| learn_kind(entry, device));
-        Gate {
-            entry,
-            device_ticks_min: header.stall_ticks_min.load(Relaxed),
-            worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US,
-            depth_first: self.depth_first,
-            depth_max: served_at_once(device).map_or(DEPTH_UNKNOWN, |served| (served / 2).max(1)),
-            waiting: Mutex::default(),
-            completed: Condvar::new(),
-            begun: self.begun.clone(),
-            sharing: Sharing::default(),
-        }
+        Gate::new(&self.channel, device, self.depth_first, self.begun.clone())
     }
 }
 
@@ -246,8 +226,7 @@ impl Begun {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        lock(&self.gate.waiting).probing = false;
-        self.gate.completed.notify_all();
+        self.gate.end_probe();
     }
 }
 
@@ -276,10 +255,7 @@ impl Drop for Turn {
         waiting.started.remove(&self.number);
         self.gate.tell(waiting.started.len() as u32);
         self.gate.begun.remove();
-        // Two, so that a limit that has grown is used up. Each notice is a system call.
-        for _ in 0..waiting.threads.min(2) {
-            self.gate.completed.notify_one();
-        }
+        self.gate.wake_next(&mut waiting);
     }
 }
 
@@ -322,6 +298,35 @@ mod tests {
             assert!(has_begun.recv_timeout(Duration::from_millis(20)).is_err(), "one read too many");
             drop(turns);
             has_begun.recv_timeout(Duration::from_secs(60)).unwrap();
+        });
+    }
+
+    /// Threads that wait are woken one at a time, by one that may go on itself.
+    #[test]
+    fn no_thread_is_left_waiting_for_its_turn() {
+        const THREADS: u64 = 64;
+        const TURNS: u64 = 500;
+        let devices = devices();
+        let (ended, has_ended) = mpsc::channel();
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (devices, ended) = (&devices, ended.clone());
+                scope.spawn(move || {
+                    for number in 0..TURNS {
+                        let Some(_turn) = devices.turn(7, &Ticket::new(|| ())) else { return };
+                        // Some end at once, and others go on while more threads come.
+                        if (thread + number) % 7 == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                    ended.send(()).unwrap();
+                });
+            }
+            let all_ended = (0..THREADS).all(|_| has_ended.recv_timeout(Duration::from_secs(60)).is_ok());
+            // Those that still wait end, too.
+            let gate = devices.gate_of(7);
+            gate.close(&mut lock(&gate.waiting));
+            assert!(all_ended, "a thread waits for ever");
         });
     }
 
