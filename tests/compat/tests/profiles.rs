@@ -398,28 +398,35 @@ fn a_replay_of_look_ups_asks_a_device_for_many_at_once() {
         Ok(disk) => disk,
         Err(why) => return skip(NAME, why.to_string()),
     };
+    // Each folder has a block of its own. In the second tree all look-ups in a folder wait for that block.
+    let trees = [("wide", 1500, 1), ("deep", 200, 25)];
     let fill = |root: &Path| {
-        // Each folder has a block of its own: what lies between the waits takes less time than they do.
-        for folder in (0..1500).map(|number| root.join("tree").join(number.to_string())) {
-            fs::create_dir_all(&folder).expect("make a folder");
-            fs::write(folder.join("file"), "x").expect("write a file");
+        for (tree, folders, files) in trees {
+            for folder in (0..folders).map(|number| root.join(tree).join(number.to_string())) {
+                fs::create_dir_all(&folder).expect("make a folder");
+                (0..files).for_each(|file| {
+                    fs::write(folder.join(file.to_string()), "x").expect("write a file");
+                });
+            }
         }
     };
     disk.fill(fill).expect("fill the slow disk");
-    let state = State::new(NAME);
-    let path = state.path().to_str().expect("a path in UTF-8").to_owned();
-    let tree = disk.mount_point().join("tree").display().to_string();
-    in_some_run(|| {
-        disk.make_cold().expect("empty the caches of the slow disk");
-        disk.reset_stats().expect("count from zero");
-        let case = Case::new(NAME, ["find", &tree, "-size", "+1"]).env("XDG_STATE_HOME", &path);
-        let outcome = case.run(Side::With);
-        assert_eq!(outcome.status, 0);
-        let at_once = disk.stats().expect("what was served").in_flight_max;
-        let steps = outcome.figure("profile_steps_done");
-        let is_wanted = steps > 0.0 && at_once >= 12;
-        if is_wanted { Ok(()) } else { Err(format!("{steps} steps, {at_once} requests at once")) }
-    });
+    for (tree, _, _) in trees {
+        let state = State::new(&format!("{NAME}-{tree}"));
+        let path = state.path().to_str().expect("a path in UTF-8").to_owned();
+        let tree = disk.mount_point().join(tree).display().to_string();
+        in_some_run(|| {
+            disk.make_cold().expect("empty the caches of the slow disk");
+            disk.reset_stats().expect("count from zero");
+            let case = Case::new(NAME, ["find", &tree, "-size", "+1"]).env("XDG_STATE_HOME", &path);
+            let outcome = case.run(Side::With);
+            assert_eq!(outcome.status, 0);
+            let at_once = disk.stats().expect("what was served").in_flight_max;
+            let steps = outcome.figure("profile_steps_done");
+            let is_wanted = steps > 0.0 && at_once >= 12;
+            if is_wanted { Ok(()) } else { Err(format!("{tree}: {steps} steps, {at_once} requests at once")) }
+        });
+    }
 }
 
 /// A run that needs what its profile has, all of it in memory, has nothing to teach. One that needs something else does.

@@ -1,9 +1,10 @@
 //! Carries out the hints that may block, replays and streams: path lookups, directories, and data of files.
 //!
-//! The executor is a process beside the supervisor. It starts with two threads, and another one starts while all are busy. They
-//! end with the supervisor, even one that waits for a file system that does not answer.
+//! The executor is a process beside the supervisor. Its [`Crew`] of threads grows while those that it has wait. They end with the
+//! supervisor, even one that waits for a file system that does not answer.
 
 mod cells;
+mod crew;
 mod fetch;
 mod follow;
 mod kernel_files;
@@ -15,14 +16,12 @@ mod stream;
 pub use cells::Sweep;
 
 use std::{
+    num::NonZeroU64,
     os::fd::OwnedFd,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{
-            AtomicUsize,
-            Ordering::{AcqRel, Acquire, SeqCst},
-        },
+        atomic::Ordering::{Acquire, SeqCst},
     },
     thread,
     time::Duration,
@@ -36,8 +35,11 @@ use rustix::{io::Errno, thread::futex};
 use crate::{
     channel::Channel,
     devices::{FORETOLD_DEPTH, Ticket},
+    ffi,
 };
 use cells::Cells;
+pub use crew::THREADS_MAX;
+use crew::{Crew, LOOKS, Place};
 use fetch::{Done, Fetcher};
 use follow::Reach;
 use libraries::Libraries;
@@ -45,8 +47,6 @@ use replay::Replay;
 use roots::Root;
 use stream::Stream;
 
-/// As many reads as a fast device has in flight at once.
-pub const THREADS_MAX: usize = 128;
 /// Threads that stay when there is nothing to do.
 const THREADS_KEPT: usize = 2;
 const STACK_BYTES: usize = 64 << 10;
@@ -60,8 +60,7 @@ pub struct Executor(Arc<Shared>);
 
 struct Shared {
     channel: Arc<Channel>,
-    threads: AtomicUsize,
-    busy: AtomicUsize,
+    crew: Crew,
     cells: Cells,
     replay: Replay,
     libraries: Libraries,
@@ -168,9 +167,8 @@ impl Executor {
             libraries: Libraries::new(channel.clone()),
             stream: Stream::new(channel.clone()),
             fetcher: Fetcher::new(channel.clone(), root, depth_first),
+            crew: Crew::new(channel.header(), thread::available_parallelism().map_or(1, usize::from)),
             channel,
-            threads: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
         }))
     }
 
@@ -200,34 +198,34 @@ impl Executor {
 
     /// Starts the first thread; it starts the others as they are needed.
     pub fn start(&self) {
-        if self.0.threads.load(Acquire) == 0 {
+        if self.0.crew.threads() == 0 {
             grow(&self.0);
         }
     }
 }
 
 /// Adds a thread; without one more the jobs only wait longer.
-fn grow(shared: &Arc<Shared>) {
-    if shared.threads.fetch_add(1, AcqRel) >= THREADS_MAX {
-        shared.threads.fetch_sub(1, AcqRel);
-        return;
-    }
+fn grow(shared: &Arc<Shared>) -> Option<()> {
+    let place = shared.crew.join()?;
     let theirs = shared.clone();
     let builder = thread::Builder::new().name("forebay:hints".into()).stack_size(STACK_BYTES);
-    if builder.spawn(move || work(&theirs)).is_err() {
-        shared.threads.fetch_sub(1, AcqRel);
-    }
+    builder.spawn(move || work(&theirs, place)).inspect_err(|_| shared.crew.leave(place)).ok().map(drop)
 }
 
-fn work(shared: &Arc<Shared>) {
-    let header = shared.channel.header();
-    let timeout = futex::Timespec { tv_sec: 0, tv_nsec: IDLE.subsec_nanos().into() };
+fn work(shared: &Arc<Shared>, place: Place) {
+    let (header, crew) = (shared.channel.header(), &shared.crew);
+    // The thread that stands by looks at short intervals.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     loop {
         let rung = header.doorbell.load(Acquire);
-        while let Some(job) = shared.take() {
-            let busy = shared.busy.fetch_add(1, AcqRel) + 1;
-            if shared.has_ready() {
-                if busy == shared.threads.load(Acquire) { grow(shared) } else { shared.wake_one() }
+        crew.answer();
+        while crew.has_room(ffi::ticks())
+            && let Some(job) = shared.take()
+        {
+            let begun = ffi::ticks();
+            crew.begin(place, begun);
+            if shared.has_ready() && crew.is_to_call(begun) {
+                call(shared);
             }
             let done = shared.fetcher.carry_out(&job);
             match job.origin {
@@ -237,15 +235,28 @@ fn work(shared: &Arc<Shared>) {
                 Origin::Stream { .. } => shared.stream.on_done(done),
             }
             job.ticket.finish();
-            shared.busy.fetch_sub(1, AcqRel);
+            crew.end(place);
         }
+        let stands_by = shared.has_ready() && crew.stand_by();
+        let limit = if stands_by { LOOKS } else { IDLE };
+        let limit = futex::Timespec { tv_sec: 0, tv_nsec: limit.subsec_nanos().into() };
         header.sleepers.fetch_add(1, SeqCst);
-        let woken = futex::wait(&header.doorbell, futex::Flags::empty(), rung, Some(&timeout));
+        let woken = futex::wait(&header.doorbell, futex::Flags::empty(), rung, Some(&limit));
         header.sleepers.fetch_sub(1, SeqCst);
-        let spare = |threads| (threads > THREADS_KEPT).then(|| threads - 1);
-        if woken == Err(Errno::TIMEDOUT) && shared.threads.fetch_update(AcqRel, Acquire, spare).is_ok() {
+        if stands_by {
+            crew.stand_down();
+        } else if woken == Err(Errno::TIMEDOUT) && crew.leave_if_more_than(THREADS_KEPT, place) {
             return;
         }
+    }
+}
+
+/// Has another thread look for a job: one that sleeps, or a new one.
+fn call(shared: &Arc<Shared>) {
+    let sleeps = shared.channel.header().sleepers.load(SeqCst) > 0;
+    let comes = if sleeps { wake(&shared.channel) } else { grow(shared).is_some() };
+    if !comes {
+        shared.crew.answer();
     }
 }
 
@@ -262,21 +273,17 @@ impl Shared {
             || self.libraries.has_ready()
             || self.stream.has_ready()
     }
-
-    /// Wakes a thread that has nothing to do, if there is one.
-    fn wake_one(&self) {
-        wake(&self.channel);
-    }
 }
 
-/// Wakes a thread of the channel's executor, if one sleeps.
-pub fn wake(channel: &Channel) {
+/// Wakes a thread of the channel's executor, if one sleeps; whether it has.
+pub fn wake(channel: &Channel) -> bool {
     let header = channel.header();
-    if header.sleepers.load(SeqCst) > 0 {
-        header.doorbell.fetch_add(1, SeqCst);
-        // A thread that is not woken looks around by itself.
-        let _ = futex::wake(&header.doorbell, futex::Flags::empty(), 1);
+    if header.sleepers.load(SeqCst) == 0 {
+        return false;
     }
+    header.doorbell.fetch_add(1, SeqCst);
+    // A thread that is not woken looks around by itself.
+    futex::wake(&header.doorbell, futex::Flags::empty(), 1).is_ok_and(|woken| woken > 0)
 }
 
 #[cfg(test)]
@@ -341,7 +348,7 @@ mod tests {
             let deadline = Instant::now() + Duration::from_secs(10);
             let cells = &self.channel.slot(3).paths;
             while cells.iter().any(|cell| cell.state.load(Acquire) != CELL_FREE)
-                || self.executor.0.busy.load(Acquire) > 0
+                || !self.executor.0.crew.is_idle()
             {
                 assert!(Instant::now() < deadline, "hints are left");
                 thread::sleep(Duration::from_millis(1));
@@ -369,7 +376,7 @@ mod tests {
             }
             fixture.wait_until_free();
         }
-        assert!(fixture.executor.0.threads.load(Relaxed) <= THREADS_MAX);
+        assert!(fixture.executor.0.crew.threads() <= THREADS_MAX);
     }
 
     #[test]
@@ -536,7 +543,7 @@ mod tests {
         };
         let header = fixture.channel.header();
         header.leases.store(LEASES_UNKNOWN, Relaxed);
-        let steps = vec![data(&file, 4 << 10, None), look_up("a"), look_up("b")];
+        let steps = vec![data(&file, 4 << 10, None), look_up("a/file"), look_up("b/file")];
         let executor = Executor::new(fixture.channel.clone(), steps);
         let taken = || executor.0.take().map(|job| job.origin);
         let replay = |step, is_whole| Some(Origin::Replay { step, is_whole });
@@ -550,10 +557,19 @@ mod tests {
     #[test]
     fn a_step_that_takes_too_long_is_not_waited_for() {
         let fixture = Fixture::new();
-        let executor = Executor::new(fixture.channel.clone(), vec![data(&fixture.folder, 4 << 10, None)]);
+        let look_up = |name: &str| Fetch {
+            path: bytes(&fixture.folder.join(name)),
+            wanted: Wanted::LookUp { follow: true },
+            at_us: 0,
+        };
+        let executor = Executor::new(fixture.channel.clone(), vec![look_up("a"), look_up("b")]);
         let job = executor.0.take().unwrap();
+        assert!(executor.0.take().is_none() && !executor.0.has_ready(), "its folder is not open yet");
         let state = &fixture.channel.header().replay.state;
+        job.ticket.finish();
         assert_eq!(state.load(Relaxed), replay_state::ON);
+        let job = executor.0.take().unwrap();
+        assert_eq!(job.origin, Origin::Replay { step: 1, is_whole: true });
         job.ticket.finish();
         assert_eq!(state.load(Relaxed), replay_state::OVER);
     }

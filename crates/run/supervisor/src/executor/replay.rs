@@ -1,7 +1,9 @@
 //! The steps of a replay, handed out as jobs.
 
+mod folders;
+
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{Acquire, Relaxed, SeqCst},
@@ -12,8 +14,9 @@ use std::{
 use forebay_policy::replay::Pace;
 use forebay_protocol::layout::{GO, LEASES_UNKNOWN, replay};
 
-use super::{Done, Expected, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, follow::Reach};
+use super::{Done, Expected, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, follow::Reach, wake};
 use crate::{channel::Channel, devices::Ticket};
+use folders::{Entry, Folders};
 
 /// Jobs of replays come after all hints.
 const NUMBER_FIRST: u64 = 1 << 63;
@@ -33,6 +36,9 @@ struct Progress {
     pace: Pace,
     /// Steps whose turn has come, and that must wait.
     postponed: VecDeque<usize>,
+    folders: Folders,
+    /// Steps whose folders have been opened since their turn came.
+    released: BTreeSet<usize>,
     /// Steps that have been taken, and are neither done nor given up.
     under_way: usize,
 }
@@ -48,7 +54,13 @@ impl Replay {
     /// Of these steps, in this order, at the pace that suits their number, within `reach`.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace, reach: Reach) -> Self {
         let steps: Vec<Fetch> = steps.into_iter().flat_map(in_chunks).collect();
-        let progress = Progress { pace: pace(steps.len()), postponed: VecDeque::new(), under_way: 0 };
+        let progress = Progress {
+            pace: pace(steps.len()),
+            postponed: VecDeque::new(),
+            folders: Folders::default(),
+            released: BTreeSet::new(),
+            under_way: 0,
+        };
         let figures = &channel.header().replay;
         figures.steps.store(steps.len() as u64, Relaxed);
         let state = if steps.is_empty() { replay::OVER } else { replay::ON };
@@ -82,7 +94,7 @@ impl Replay {
             number: NUMBER_FIRST + step as u64,
             wanted: if is_whole { fetch.wanted.clone() } else { Wanted::LookUp { follow: true } },
             path: fetch.path.clone(),
-            ticket: Ticket::new(move || inner.leave()),
+            ticket: Ticket::new(move || inner.leave(step)),
         })
     }
 
@@ -118,28 +130,49 @@ impl Replay {
 
 impl Progress {
     /// The next step. Of one that may not be taken the file is looked up, and the rest is postponed: the kernel takes several
-    /// milliseconds to tell of leases, and look-ups need not wait for that.
+    /// milliseconds to tell of leases, and look-ups need not wait for that. Of one that opens its folder, the rest is not to keep
+    /// the others waiting.
     fn next(&mut self, replay: &Inner) -> Option<Turn> {
         if self.postponed.front().is_some_and(|step| replay.may_take(*step)) {
             return self.postponed.pop_front().map(|step| Turn { step, is_whole: true });
         }
+        loop {
+            let step = self.released.pop_first().or_else(|| self.next_of_pace(replay))?;
+            let fetch = &replay.steps[step];
+            let may_take = replay.may_take(step);
+            match self.folders.enter(step, fetch) {
+                Entry::Held => continue,
+                Entry::Opens if may_take && matches!(fetch.wanted, Wanted::Data { .. }) => {
+                    self.folders.hold(step, fetch);
+                    return Some(Turn { step, is_whole: false });
+                }
+                Entry::Free | Entry::Opens => {}
+            }
+            if !may_take {
+                self.postponed.push_back(step);
+            }
+            return Some(Turn { step, is_whole: may_take });
+        }
+    }
+
+    fn next_of_pace(&mut self, replay: &Inner) -> Option<usize> {
         let step = self.pace.next().filter(|step| replay.may_reach(*step))?;
         self.pace.take();
-        let is_whole = replay.may_take(step);
-        if !is_whole {
-            self.postponed.push_back(step);
-        }
-        Some(Turn { step, is_whole })
+        Some(step)
     }
 
     /// Whether [`Self::next`] may have one.
     fn may_have_next(&self, replay: &Inner) -> bool {
         self.postponed.front().is_some_and(|step| replay.may_take(*step))
+            || !self.released.is_empty()
             || self.pace.next().is_some_and(|step| replay.may_reach(step))
     }
 
     fn is_over(&self) -> bool {
-        self.under_way == 0 && self.postponed.is_empty() && self.pace.next().is_none()
+        self.under_way == 0
+            && self.postponed.is_empty()
+            && self.released.is_empty()
+            && self.pace.next().is_none()
     }
 }
 
@@ -160,9 +193,14 @@ impl Inner {
     }
 
     /// A step is done, or takes too long to be waited for.
-    fn leave(&self) {
+    fn leave(&self, step: usize) {
         let mut progress = self.progress();
         progress.under_way -= 1;
+        let released = progress.folders.leave(step, &self.steps[step]);
+        if !released.is_empty() {
+            progress.released.extend(released);
+            wake(&self.channel);
+        }
         if progress.is_over() {
             let state = &self.channel.header().replay.state;
             // It may have been stopped.
