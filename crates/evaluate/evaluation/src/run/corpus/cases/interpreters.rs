@@ -55,11 +55,15 @@ pub(super) const CASES: &[Case] = &[
         Need::Node("typescript"),
     ])
     .prepare("echo 'const one: number = 1; console.log(one);' > one.ts"),
-    Case::new(Kind::Interpreter, "node-eslint", &["node", "{tools}/node/node_modules/eslint/bin/eslint.js", "--no-eslintrc", "source"], &[
+    Case::new(Kind::Interpreter, "node-eslint", &["node", "{tools}/node/node_modules/eslint/bin/eslint.js", "source"], &[
         NODE,
         Need::Node("eslint"),
     ])
-    .prepare("mkdir source; i=0; while [ $i -lt 100 ]; do echo \"var value = $i;\" > source/unit_$i.js; i=$((i + 1)); done"),
+    .prepare(
+        // Settings for version 8 and for later ones.
+        "echo '{\"root\": true}' > .eslintrc.json; echo 'module.exports = [{}];' > eslint.config.js
+         mkdir source; i=0; while [ $i -lt 100 ]; do echo \"var value = $i;\" > source/unit_$i.js; i=$((i + 1)); done",
+    ),
     Case::new(Kind::Interpreter, "node-express", &["node", "-e", "require('{tools}/node/node_modules/express'); require('{tools}/node/node_modules/webpack'); require('{tools}/node/node_modules/lodash'); console.log(1)"], &[
         NODE,
         Need::Node("express"),
