@@ -1,5 +1,5 @@
-//! Folders that the steps of a replay lie in. Until the kernel has a folder in memory, all look-ups in it wait for the same blocks:
-//! one step opens it, and the others are held until then, so that they keep no threads waiting.
+//! Folders that the steps of a replay lie in. Until the kernel has a folder in memory, all look-ups in it wait for the same blocks.
+//! One step opens the folder. The others are held until then, so that they keep no threads waiting.
 
 use std::collections::HashMap;
 
