@@ -34,6 +34,7 @@ pub fn share(args: Share) -> ExitCode {
         interface: args.interface,
         separate: args.separate,
         machines: args.machines.unwrap_or(1),
+        foresight: !args.no_foresight,
         // Without it, programs that do not link it need to touch what they give the kernel.
         wrappers: C_LIBRARY
             .find()

@@ -56,14 +56,15 @@ fn hosts_know_their_numbers_and_what_they_print_comes_as_it_is() {
 
 #[test]
 fn options_reach_the_hosts() {
-    let script =
-        "echo $FOREBAY_SHARE_SIZE $FOREBAY_SHARE_VIEWS $FOREBAY_SHARE_TRANSPORT $FOREBAY_SHARE_SEPARATE";
+    let script = "echo $FOREBAY_SHARE_SIZE $FOREBAY_SHARE_VIEWS $FOREBAY_SHARE_TRANSPORT \
+        $FOREBAY_SHARE_SEPARATE $FOREBAY_SHARE_FORESIGHT";
     let share = |options: &[&str]| {
         let arguments = [&["share", "-n", "1"], options, &["--", "sh", "-c", script]].concat();
         String::from_utf8(Command::new(FOREBAY).args(arguments).output().unwrap().stdout).unwrap()
     };
     assert_eq!(share(&["--size", "64M", "--views", "8", "--transport", "tcp"]), "67108864 8 tcp\n");
     assert_eq!(share(&["--size", "1M", "--views", "2", "--separate"]), "1048576 2 auto 1\n");
+    assert_eq!(share(&["--size", "1M", "--views", "2", "--no-foresight"]), "1048576 2 auto 0\n");
 }
 
 #[test]

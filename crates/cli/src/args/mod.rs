@@ -270,6 +270,9 @@ pub struct Share {
     /// Let the hosts count as on M machines, each with one memory, in blocks of neighbouring ranks
     #[arg(long, value_name = "M", conflicts_with = "separate", value_parser = clap::value_parser!(u16).range(1..))]
     pub machines: Option<u16>,
+    /// Fetch between machines only what an access needs, not what it will probably need after a barrier
+    #[arg(long)]
+    pub no_foresight: bool,
     /// Print the counters of each host to standard error when all hosts have ended
     #[arg(long)]
     pub stats: bool,

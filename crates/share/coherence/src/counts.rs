@@ -9,8 +9,16 @@ pub struct Counts {
     pub read_faults: u64,
     /// See [`Counts::read_faults`].
     pub write_faults: u64,
-    /// Minipages that were asked for before a thread accessed them.
+    /// Minipages that the program asked for before a thread accessed them.
     pub prefetches: u64,
+    /// Those that [`crate::Foresight`] asked for.
+    pub foretold: u64,
+    /// Faults that waited for those.
+    pub foretold_late: u64,
+    /// See [`crate::ForesightFigures`].
+    pub foretold_sampled: u64,
+    /// See [`crate::ForesightFigures`].
+    pub foretold_unneeded: u64,
     /// Requests that reached this host as their manager.
     pub requests: u64,
     /// Those of them that had to wait for another one.
@@ -28,11 +36,15 @@ pub struct Counts {
 impl Counts {
     /// Each with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 9] {
+    pub const fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("read faults", self.read_faults),
             ("write faults", self.write_faults),
             ("prefetches", self.prefetches),
+            ("foretold", self.foretold),
+            ("foretold late", self.foretold_late),
+            ("foretold sampled", self.foretold_sampled),
+            ("foretold unneeded", self.foretold_unneeded),
             ("requests", self.requests),
             ("competing requests", self.competing_requests),
             ("invalidations", self.invalidations),
@@ -48,6 +60,10 @@ impl AddAssign for Counts {
         self.read_faults += more.read_faults;
         self.write_faults += more.write_faults;
         self.prefetches += more.prefetches;
+        self.foretold += more.foretold;
+        self.foretold_late += more.foretold_late;
+        self.foretold_sampled += more.foretold_sampled;
+        self.foretold_unneeded += more.foretold_unneeded;
         self.requests += more.requests;
         self.competing_requests += more.competing_requests;
         self.invalidations += more.invalidations;

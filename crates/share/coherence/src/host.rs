@@ -142,7 +142,7 @@ impl Host {
 
     fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
         let entry = (home == self.me).then(|| Box::new(entry));
-        self.minipages.add(Local { access, home, pending: None, entry })
+        self.minipages.add(Local { access, home, pending: None, is_foretold: false, entry })
     }
 
     /// Lets each host add minipages of these numbers alone ([`Host::add_alone`]). All hosts call this alike.
@@ -195,8 +195,13 @@ impl Host {
         let (me, hosts) = (self.me, self.hosts);
         let access = if home == me { Access::Write } else { Access::None };
         let entry = || (home == me).then(|| Box::new(Entry::owned(hosts, home)));
-        let is_added =
-            self.minipages.add_alone(first, count, || Local { access, home, pending: None, entry: entry() });
+        let is_added = self.minipages.add_alone(first, count, || Local {
+            access,
+            home,
+            pending: None,
+            is_foretold: false,
+            entry: entry(),
+        });
         if is_added {
             effects.add(first, what);
             let own = (first.0..first.0 + count).filter(|_| home == me);
@@ -217,15 +222,30 @@ impl Host {
         }
         let behind = self.waiters.partition_point(|(other, _)| *other <= minipage);
         self.waiters.insert(behind, (minipage, waiter));
+        let is_late = self.minipages.get(minipage).is_some_and(|local| local.is_foretold);
+        self.counts.foretold_late += u64::from(is_late);
         self.ask(minipage, want, effects);
     }
 
     /// Asks for a minipage that a thread will access. No thread waits for it.
     pub fn prefetch(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
-        let want = if access == Access::Write { Want::Write } else { Want::Read };
-        if self.access(minipage) < access && self.ask(minipage, want, effects) {
-            self.counts.prefetches += 1;
+        self.counts.prefetches += u64::from(self.ask_early(minipage, access, effects));
+    }
+
+    /// The same of one that [`crate::Foresight`] foretells.
+    pub fn foretell(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
+        let is_asked = self.ask_early(minipage, access, effects);
+        self.counts.foretold += u64::from(is_asked);
+        // Where this host is the manager, it may be there already.
+        if let Some(local) = self.minipages.get_mut(minipage).filter(|_| is_asked) {
+            local.is_foretold = local.pending.is_some();
         }
+    }
+
+    /// Whether a request of this host for a minipage is under way.
+    #[must_use]
+    pub fn is_asking_for(&self, minipage: Minipage) -> bool {
+        self.minipages.get(minipage).is_some_and(|local| local.pending.is_some())
     }
 
     /// Asks for copies on all hosts. No thread waits for them.
@@ -352,6 +372,11 @@ impl Host {
     pub fn receive(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
         self.take(from, message, effects);
         self.drain(effects);
+    }
+
+    fn ask_early(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) -> bool {
+        let want = if access == Access::Write { Want::Write } else { Want::Read };
+        self.access(minipage) < access && self.ask(minipage, want, effects)
     }
 
     /// Asks the manager, unless it has been. Whether it was asked now.
@@ -529,7 +554,7 @@ impl Host {
     /// As the requester.
     fn granted(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) {
         let Some(local) = self.minipages.get_mut(minipage) else { return };
-        local.pending = None;
+        (local.pending, local.is_foretold) = (None, false);
         local.raise(minipage, want.access(), effects);
         let home = local.home;
         let is_waited_for = self.wake_all(minipage, effects);

@@ -53,6 +53,7 @@ mod barrier;
 mod copies;
 mod counts;
 mod directory;
+mod foresight;
 mod host;
 mod lock;
 mod message;
@@ -63,6 +64,7 @@ mod wire;
 mod words;
 
 pub use counts::Counts;
+pub use foresight::{Figures as ForesightFigures, Foresight};
 pub use host::{Effects, Host};
 pub use message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 pub use waited::{ConditionWord, ReadWriteWord, SemaphoreWord};

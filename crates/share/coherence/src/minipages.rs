@@ -13,6 +13,8 @@ pub struct Local {
     pub home: HostId,
     /// The request that is under way.
     pub pending: Option<Want>,
+    /// Before a thread wanted it.
+    pub is_foretold: bool,
     /// As its manager.
     pub entry: Option<Box<Entry>>,
 }
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     fn local() -> Local {
-        Local { access: Access::None, home: HostId(0), pending: None, entry: None }
+        Local { access: Access::None, home: HostId(0), pending: None, is_foretold: false, entry: None }
     }
 
     #[test]

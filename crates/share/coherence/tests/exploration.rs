@@ -4,10 +4,11 @@ mod support;
 
 use std::collections::HashSet;
 
+use forebay_coherence::Access;
 use support::{
     Op::{
-        self, Add, Barrier, Break, BrokenBarrier, Free, FreeAgain, Leave, Lock, Prefetch, Push, Read,
-        ReadAdded, TryLock, Unlock, Write, WriteAdded,
+        self, Add, Barrier, Break, BrokenBarrier, Foretell, Free, FreeAgain, Leave, Lock, Prefetch, Push,
+        Read, ReadAdded, TakeAgain, TryLock, Unlock, Write, WriteAdded,
     },
     World,
 };
@@ -48,6 +49,18 @@ fn one_access_of_each_of_three_hosts() {
             for c in all {
                 explore(&[&[a], &[b], &[c]]);
             }
+        }
+    }
+}
+
+#[test]
+fn one_host_of_three_foretells_that_it_writes() {
+    let foretell = Foretell(0, Access::Write);
+    let all = [Read(0), Write(0), Push(0), foretell];
+    for a in all {
+        for b in all {
+            explore(&[&[foretell], &[a], &[b]]);
+            explore(&[&[a], &[foretell], &[b]]);
         }
     }
 }
@@ -144,4 +157,31 @@ fn any_host_frees_a_minipage_once() {
     explore(&[&[Add(2), Write(2)], &[WriteAdded(2), Free(2), FreeAgain(2)]]);
     explore(&[&[Add(2), FreeAgain(2)], &[Free(2)], &[ReadAdded(2), FreeAgain(2)]]);
     explore_machines(&[&[&[Add(2), FreeAgain(2)], &[Add(3)]], &[&[Free(2)], &[Free(3), FreeAgain(3)]]]);
+}
+
+/// A machine foretells by what it did before, and so at any time: before the minipage is known, while it is freed and used again.
+#[test]
+fn a_minipage_that_is_foretold_may_be_free_or_used_again() {
+    for access in [Access::Read, Access::Write] {
+        let foretell = Foretell(2, access);
+        explore(&[
+            &[Add(2), Write(2), Free(2), TakeAgain(2), Write(2)],
+            &[foretell, foretell, WriteAdded(2)],
+        ]);
+        explore(&[
+            &[Add(2), FreeAgain(2), TakeAgain(2), Write(2)],
+            &[foretell, Free(2), foretell, ReadAdded(2)],
+        ]);
+        explore(&[
+            &[Add(2), FreeAgain(2), foretell],
+            &[WriteAdded(2), Free(2), foretell],
+            &[foretell, foretell],
+        ]);
+        explore(&[&[Add(2), TakeAgain(2), Write(2)], &[Free(2), ReadAdded(2)], &[foretell, foretell]]);
+        explore(&[&[Add(2), Free(2), foretell, Leave], &[foretell, foretell, Leave]]);
+        explore_machines(&[
+            &[&[Add(2), TakeAgain(2), Write(2)], &[foretell]],
+            &[&[Free(2), ReadAdded(2)], &[foretell, foretell]],
+        ]);
+    }
 }

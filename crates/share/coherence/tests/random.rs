@@ -2,6 +2,7 @@
 
 mod support;
 
+use forebay_coherence::Access;
 use proptest::prelude::*;
 use support::{Op, World};
 
@@ -15,6 +16,9 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
         4 => minipage.clone().prop_map(|minipage| vec![Op::Write(minipage)]),
         1 => minipage.clone().prop_map(|minipage| vec![Op::Push(minipage)]),
         1 => minipage.clone().prop_map(|minipage| vec![Op::Prefetch(minipage)]),
+        // Among them those that are not known yet, are free, or never are.
+        1 => (0..minipages + 3, prop_oneof![Just(Access::Read), Just(Access::Write)])
+            .prop_map(|(minipage, access)| vec![Op::Foretell(minipage, access)]),
         1 => (0..3u32, minipage).prop_map(|(lock, minipage)| {
             vec![Op::Lock(lock), Op::Read(minipage), Op::Write(minipage), Op::Unlock(lock)]
         }),
@@ -22,7 +26,7 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
     ]
 }
 
-/// Programs in which the first two hosts add a minipage each, one frees it, and one tries to once more. They have the same number of
+/// Programs in which the first two hosts add a minipage each, one frees the first one's, and that tries to once more and uses it again. They have the same number of
 /// barriers on each host, but that the first host leaves where the others come to one more.
 fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
     (2..7usize, 1..5u32, 0..4usize).prop_flat_map(|(hosts, minipages, barriers)| {
@@ -42,7 +46,8 @@ fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
             programs[1].insert(0, Op::Add(minipages + 1));
             programs[1].push(Op::Free(minipages));
             programs.iter_mut().skip(1).for_each(|program| program.push(Op::BrokenBarrier(2)));
-            programs[0].extend([Op::Break, Op::FreeAgain(minipages)]);
+            let again = [Op::FreeAgain(minipages), Op::TakeAgain(minipages), Op::WriteAdded(minipages)];
+            programs[0].extend([&[Op::Break][..], &again].concat());
             programs.iter_mut().for_each(|program| program.push(Op::Leave));
             programs
         });

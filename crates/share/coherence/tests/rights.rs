@@ -13,8 +13,10 @@ enum Op {
     Write(usize),
     Push(usize),
     Prefetch(usize),
+    /// To write, before a thread wants to.
+    Foretell(usize),
 }
-use Op::{Prefetch, Push, Read, Write};
+use Op::{Foretell, Prefetch, Push, Read, Write};
 
 /// Where a thread is within an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -206,7 +208,7 @@ impl World {
         match at {
             At::Waiting => false,
             At::Resuming => machine.is_idle(),
-            At::Ready if matches!(op, Push(_) | Prefetch(_)) => machine.is_idle(),
+            At::Ready if matches!(op, Push(_) | Prefetch(_) | Foretell(_)) => machine.is_idle(),
             At::Faulted => {
                 let (minipage, access) = wanted(*op);
                 machine.may[minipage] >= access || machine.is_idle()
@@ -262,11 +264,12 @@ impl World {
     fn run(&mut self, thread: usize) {
         let (index, host, at, program) = &mut self.threads[thread];
         let (machine, host, op) = (&mut self.machines[*index], *host, *program.last().unwrap());
-        if let (At::Ready, Push(minipage) | Prefetch(minipage)) = (*at, op) {
+        if let (At::Ready, Push(minipage) | Prefetch(minipage) | Foretell(minipage)) = (*at, op) {
             program.pop();
             let minipage = Minipage(minipage as u32);
             return machine.act(|protocol, effects| match op {
                 Push(_) => protocol.push(minipage, effects),
+                Foretell(_) => protocol.foretell(minipage, Access::Write, effects),
                 _ => protocol.prefetch(minipage, Access::Read, effects),
             });
         }
@@ -348,7 +351,7 @@ impl World {
 fn wanted(op: Op) -> (usize, Access) {
     match op {
         Read(minipage) | Push(minipage) | Prefetch(minipage) => (minipage, Access::Read),
-        Write(minipage) => (minipage, Access::Write),
+        Write(minipage) | Foretell(minipage) => (minipage, Access::Write),
     }
 }
 
@@ -380,6 +383,7 @@ fn one_access_of_each_host_of_two_machines() {
                 explore(&[&[&[a], &[b]], &[&[c]]], 1);
                 explore(&[&[&[a]], &[&[b], &[c]]], 1);
             }
+            explore(&[&[&[Foretell(0)], &[a]], &[&[b]]], 1);
         }
     }
 }
@@ -391,6 +395,7 @@ fn two_accesses_of_each_host_of_two_machines() {
     explore(&[&[&[Write(0)]], &[&[Read(0), Write(0)], &[Write(0)]]], 1);
     explore(&[&[&[], &[Write(0)]], &[&[], &[Write(0)]]], 1);
     explore(&[&[&[Push(0)], &[Write(0)]], &[&[Write(0)], &[Read(0)]]], 1);
+    explore(&[&[&[Foretell(0)], &[Write(0)]], &[&[Foretell(0), Write(0)]]], 1);
 }
 
 #[test]

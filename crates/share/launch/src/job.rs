@@ -58,6 +58,8 @@ pub struct Job {
     pub separate: bool,
     /// How many machines the hosts count as on, in blocks of neighbouring ranks.
     pub machines: u16,
+    /// A machine fetches what it will probably need after a barrier.
+    pub foresight: bool,
     /// A library that wraps system calls on memory that may be absent, for hosts that do not load it themselves.
     pub wrappers: Option<PathBuf>,
 }
@@ -132,6 +134,9 @@ fn start(job: &Job, rank: usize, socket: &UnixStream, signals: &SignalsBlocked) 
     let machine = rank * usize::from(job.machines.min(job.hosts)) / usize::from(job.hosts);
     if job.machines > 1 {
         set(format!("{}={machine}", environment::MACHINE));
+    }
+    if !job.foresight {
+        set(format!("{}=0", environment::FORESIGHT));
     }
     preloaded.into_iter().for_each(&mut set);
     job.views.iter().for_each(|views| set(format!("{}={views}", environment::VIEWS)));

@@ -40,9 +40,11 @@ pub mod environment {
     pub const SEPARATE: &str = "FOREBAY_SHARE_SEPARATE";
     /// Number of the machine that a host counts as on: hosts of one machine with different numbers share as hosts of several do.
     pub const MACHINE: &str = "FOREBAY_SHARE_MACHINE";
+    /// 0 if a machine does not fetch what it will probably need after a barrier.
+    pub const FORESIGHT: &str = "FOREBAY_SHARE_FORESIGHT";
     /// Those that are of one job, and mean nothing in a job that one of its hosts starts.
-    pub const OF_A_JOB: [&str; 9] =
-        [SOCKET, RANK, HOSTS, VIEWS, SIZE, TRANSPORT, INTERFACE, SEPARATE, MACHINE];
+    pub const OF_A_JOB: [&str; 10] =
+        [SOCKET, RANK, HOSTS, VIEWS, SIZE, TRANSPORT, INTERFACE, SEPARATE, MACHINE, FORESIGHT];
 
     /// Seconds after which a host that says nothing is lost, instead of 5. More than the longest stop in a debugger, say.
     pub const SILENCE: &str = "FOREBAY_SHARE_SILENCE";

@@ -13,7 +13,8 @@ use std::{
 };
 
 use forebay_coherence::{
-    Access, Barrier, Counts, Effects, HostId, MESSAGE_BYTES, Message, Minipage, Other, Waiter,
+    Access, Barrier, Counts, Effects, Foresight, HostId, Lock, MESSAGE_BYTES, Message, Minipage, Other,
+    Waiter,
 };
 use forebay_sigsafe::general as n;
 
@@ -41,7 +42,11 @@ pub struct Machine<'a> {
 
 /// A call of the serving host that waits.
 #[derive(Debug, Default)]
-pub struct Wait(AtomicU32);
+pub struct Wait {
+    ended: AtomicU32,
+    /// For this lock.
+    lock: Option<Lock>,
+}
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +77,17 @@ impl Ended {
 impl Wait {
     /// Whether it has ended, and how.
     pub fn ended(&self) -> Option<Ended> {
-        self.0.load(Acquire).checked_sub(1).map(Ended::from_number)
+        self.ended.load(Acquire).checked_sub(1).map(Ended::from_number)
     }
 
     /// Sleeps until it may have ended.
     pub fn sleep(&self) {
-        futex(&self.0, n::FUTEX_WAIT, 0);
+        futex(&self.ended, n::FUTEX_WAIT, 0);
     }
 
     fn end(&self, ended: Ended) {
-        self.0.store(1 + ended as u32, Release);
-        futex(&self.0, n::FUTEX_WAKE, 1);
+        self.ended.store(1 + ended as u32, Release);
+        futex(&self.ended, n::FUTEX_WAKE, 1);
     }
 }
 
@@ -121,6 +126,9 @@ pub struct Engine {
     /// Others know of it.
     failure_told: bool,
     traffic: Traffic,
+    foresight: Foresight,
+    /// What was foretold, and may not be there yet.
+    foretold: Vec<Minipage>,
 }
 
 impl Engine {
@@ -130,6 +138,7 @@ impl Engine {
         machines: Arc<Machines>,
         transport: Box<dyn Transport>,
         alone: Range<u32>,
+        foresight: Foresight,
     ) -> Self {
         let mut protocol = forebay_coherence::Host::new(machines.of(me), machines.count());
         protocol.make_room(alone);
@@ -146,7 +155,14 @@ impl Engine {
             failure: None,
             failure_told: false,
             traffic: Traffic::default(),
+            foresight,
+            foretold: vec![],
         }
+    }
+
+    /// Foretells nothing from now on.
+    pub fn be_blind(&mut self) {
+        self.foresight = Foresight::blind();
     }
 
     /// Adds the next minipage, which a machine manages, and has alone or with all others. What this machine may do with it.
@@ -158,12 +174,16 @@ impl Engine {
 
     /// What the machine did since that was last asked for.
     pub fn take_figures(&mut self) -> (Counts, Traffic) {
-        (self.protocol.take_counts(), std::mem::take(&mut self.traffic))
+        let mut counts = self.protocol.take_counts();
+        let figures = self.foresight.take_figures();
+        (counts.foretold_sampled, counts.foretold_unneeded) = (figures.sampled, figures.unneeded);
+        (counts, std::mem::take(&mut self.traffic))
     }
 
     /// What a thread of the serving host asks for; what it waits for.
     pub fn call(&mut self, machine: Machine<'_>, request: Request) -> Arc<Wait> {
-        let wait = Arc::new(Wait::default());
+        let lock = request.lock().filter(|_| machine.desk.slots.len() == 1);
+        let wait = Arc::new(Wait { lock, ..Wait::default() });
         if self.failure.is_some() {
             wait.end(Ended::Lost);
             return wait;
@@ -171,7 +191,11 @@ impl Engine {
         self.next_call += 1;
         let waiter = Waiter(self.next_call);
         self.waits.insert(waiter.0, wait.clone());
-        self.act(machine, |protocol, acts| ask(protocol, request, waiter, acts));
+        let begun = self.act(machine, |protocol, acts| {
+            ask(protocol, request, waiter, acts);
+            std::mem::take(&mut acts.begun)
+        });
+        self.foretell(machine, &begun);
         wait
     }
 
@@ -185,9 +209,36 @@ impl Engine {
         machine: Machine<'_>,
         act: impl FnOnce(&mut forebay_coherence::Host, &mut Acts<'_>) -> R,
     ) -> R {
-        let Self { protocol, machines, transport, waits, failure, traffic, .. } = self;
+        let Self { protocol, machines, transport, waits, failure, traffic, foresight, .. } = self;
         let transport = transport.as_mut();
-        act(protocol, &mut Acts { machine, machines, transport, waits, failure, traffic, woke: false })
+        let (woke, begun) = (false, vec![]);
+        let mut acts = Acts { machine, machines, transport, waits, failure, traffic, foresight, woke, begun };
+        act(protocol, &mut acts)
+    }
+
+    /// Asks for what the machine is about to fetch.
+    fn foretell(&mut self, machine: Machine<'_>, begun: &[Begun]) {
+        for begun in begun {
+            // What is there is forgotten.
+            self.awaits_foretold();
+            let protocol = &self.protocol;
+            let is_absent = |minipage, access| protocol.access(minipage) < access;
+            let fetches = match *begun {
+                Begun::Epoch => self.foresight.passed(is_absent),
+                Begun::Section(lock) => self.foresight.locked(lock, is_absent),
+            };
+            self.foretold.extend(fetches.iter().map(|(minipage, _)| *minipage));
+            self.act(machine, |protocol, acts| {
+                fetches.into_iter().for_each(|(minipage, access)| protocol.foretell(minipage, access, acts));
+            });
+        }
+    }
+
+    /// Whether something that was foretold is under way.
+    pub fn awaits_foretold(&mut self) -> bool {
+        let is_there = |minipage: &mut Minipage| !self.protocol.is_asking_for(*minipage);
+        while self.foretold.pop_if(is_there).is_some() {}
+        !self.foretold.is_empty()
     }
 
     /// Does what there is to do.
@@ -202,7 +253,7 @@ impl Engine {
         let mut served = arrived.len();
         self.traffic.messages_received += served as u64;
         self.traffic.bytes_received += received_bytes;
-        let woke = self.act(machine, |protocol, acts| {
+        let (woke, begun) = self.act(machine, |protocol, acts| {
             for (place, slots) in machine.desk.slots.iter().enumerate() {
                 // First who resumes, which takes no new request: what has arrived need not be deferred for those.
                 slots.look(|found| match found {
@@ -216,8 +267,9 @@ impl Engine {
             for (from, message) in arrived.drain(..) {
                 protocol.receive(from, message, acts);
             }
-            acts.woke
+            (acts.woke, std::mem::take(&mut acts.begun))
         });
+        self.foretell(machine, &begun);
         let needed = self.protocol.needs_resumption();
         machine.desk.slots.iter().for_each(|slots| slots.need_resumption(needed));
         self.arrived = arrived;
@@ -252,7 +304,8 @@ impl Engine {
         if !self.protocol.has_room(minipage) || !self.transport.take_over() {
             return false;
         }
-        self.act(machine, |protocol, acts| protocol.fault(minipage, access, Waiter(slot as u64), acts));
+        let waiter = Waiter(slot as u64);
+        self.act(machine, |protocol, acts| ask(protocol, Request::Fault(minipage, access), waiter, acts));
         slots.need_resumption(self.protocol.needs_resumption());
         true
     }
@@ -342,20 +395,27 @@ impl Engine {
     }
 }
 
-/// Hands a request to the protocol.
+/// Hands a request to the protocol. What follows a fault takes no memory.
 fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter, acts: &mut Acts<'_>) {
     match request {
-        Request::Fault(minipage, access) => protocol.fault(minipage, access, waiter, acts),
+        Request::Fault(minipage, access) => {
+            if protocol.access(minipage) < access {
+                acts.foresight.fetched(minipage, access);
+            }
+            protocol.fault(minipage, access, waiter, acts);
+        }
         Request::Prefetch(minipage, access) => protocol.prefetch(minipage, access, acts),
         Request::Push(minipage) => protocol.push(minipage, acts),
         Request::Lock(lock) => protocol.lock(lock, waiter, acts),
         Request::TryLock(lock) => protocol.try_lock(lock, waiter, acts),
         Request::Unlock(lock) => {
+            acts.foresight.unlocked(lock);
             protocol.unlock(lock, acts);
         }
         Request::Add(first, count, what) => protocol.add_alone(first, count, what, waiter, acts),
         Request::Free(minipage) => protocol.free(minipage, waiter, acts),
         Request::Arrive(word) => {
+            acts.foresight.arrived();
             // One host of a machine arrives for all.
             protocol.arrive(MEETING, word, waiter, acts);
         }
@@ -370,8 +430,19 @@ struct Acts<'a> {
     waits: &'a mut HashMap<u64, Arc<Wait>>,
     failure: &'a mut Option<Error>,
     traffic: &'a mut Traffic,
+    foresight: &'a mut Foresight,
     /// A thread was woken.
     woke: bool,
+    begun: Vec<Begun>,
+}
+
+/// What begins with the end of a wait.
+#[derive(Clone, Copy, Debug)]
+enum Begun {
+    /// The machine has passed a barrier.
+    Epoch,
+    /// It has got a lock.
+    Section(Lock),
 }
 
 impl Acts<'_> {
@@ -381,6 +452,7 @@ impl Acts<'_> {
         }
         self.woke = true;
         if let Some(wait) = self.waits.remove(&waiter.0) {
+            self.begun.extend(wait.lock.filter(|_| ended == Ended::Well).map(Begun::Section));
             wait.end(ended);
         } else if let Some(slots) = self.machine.desk.slots.get(waiter.0 as usize / SLOTS) {
             slots.wake(waiter.0 as usize % SLOTS, ended);
@@ -400,6 +472,9 @@ impl Effects for Acts<'_> {
 
     fn protect(&mut self, minipage: Minipage, access: Access) {
         let Self { machine: Machine { memory, board, desk }, transport, .. } = self;
+        if access < desk.rights.access(minipage) {
+            self.foresight.lost(minipage);
+        }
         let allowed = desk.rights.allow(memory, board, minipage, access, || transport.keep_alive());
         if let Err(error) = allowed {
             self.failure.get_or_insert(error);
@@ -427,6 +502,8 @@ impl Effects for Acts<'_> {
     }
 
     fn pass(&mut self, waiter: Waiter, agreed: bool) {
+        // Where not, a lock is another machine's, or the program is about to end.
+        self.begun.extend(agreed.then_some(Begun::Epoch));
         self.end(waiter, Ended::at_barrier(agreed));
     }
 }

@@ -81,6 +81,14 @@ impl Request {
         }
     }
 
+    /// The lock that is wanted.
+    pub const fn lock(self) -> Option<Lock> {
+        match self {
+            Self::Lock(lock) | Self::TryLock(lock) => Some(lock),
+            _ => None,
+        }
+    }
+
     const fn is_waited_for(self) -> bool {
         !matches!(self, Self::Prefetch(..) | Self::Push(_) | Self::Unlock(_))
     }

@@ -4,7 +4,7 @@
 //! also finishes its work before a thread that it wakes runs. A progress thread that is preempted right after a wake-up
 //! would lose some milliseconds: it is not asleep then, so no message wakes it.
 
-use std::{mem, ptr};
+use std::{marker::PhantomData, mem, ptr};
 
 /// The shortest that the kernel grants (sched_setattr(2)).
 const SLICE_NS: u64 = 100_000;
@@ -70,8 +70,13 @@ impl SignalsHeld {
         }
     }
 
+    /// Says so, for as long as it is so.
+    pub const fn quiet(&self) -> Quiet<'_> {
+        Quiet(PhantomData)
+    }
+
     /// Lets signals in while something is done.
-    pub fn released<R>(&self, act: impl FnOnce() -> R) -> R {
+    pub fn released<R>(&mut self, act: impl FnOnce() -> R) -> R {
         self.restore();
         let done = act();
         mem::forget(Self::new());
@@ -87,6 +92,17 @@ impl SignalsHeld {
 impl Drop for SignalsHeld {
     fn drop(&mut self) {
         self.restore();
+    }
+}
+
+/// The calling thread runs no handler of the program. It stays in that thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet<'a>(PhantomData<(&'a SignalsHeld, *const ())>);
+
+impl Quiet<'static> {
+    /// In a thread of [`without_signals`], and in a handler of faults, which holds signals itself.
+    pub const fn by_nature() -> Self {
+        Self(PhantomData)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     hint::black_box,
-    ptr, slice,
+    mem, ptr, slice,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     thread,
     time::Duration,
@@ -143,6 +143,80 @@ fn a_fault_takes_little_of_an_alternate_stack() {
                     (of_signal / 2..most).contains(&used),
                     "{used} bytes, of which a signal takes {of_signal}"
                 );
+            });
+        }
+    });
+}
+
+thread_local! {
+    /// Where the program's handler counts: in shared memory, and for who sends the signals.
+    static COUNTED_IN: Cell<(*mut u64, *const AtomicUsize)> = const { Cell::new((ptr::null_mut(), ptr::null())) };
+}
+
+extern "C" fn count_in_shared_memory(_: libc::c_int) {
+    let (word, handled) = COUNTED_IN.get();
+    // SAFETY: the word is in a row of this thread's host, and no other thread writes it; who sends signals has the other.
+    unsafe {
+        word.write_volatile(word.read_volatile() + 1);
+        (*handled).fetch_add(1, SeqCst);
+    }
+}
+
+/// Signals this thread so often while it does something again and again. The handler counts in a word.
+fn amid_signals(signals: usize, seed: usize, word: *mut u64, mut act: impl FnMut()) {
+    let handled = AtomicUsize::new(0);
+    COUNTED_IN.set((word, &raw const handled));
+    // SAFETY: the calling thread's own.
+    let me = unsafe { libc::pthread_self() };
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut dice = Dice::new(7, seed);
+            for sent in 0..signals {
+                // SAFETY: that thread waits for this one before it ends.
+                assert_eq!(unsafe { libc::pthread_kill(me, libc::SIGUSR1) }, 0);
+                while handled.load(SeqCst) == sent {
+                    thread::yield_now();
+                }
+                dice.wait();
+            }
+        });
+        while !sender.is_finished() {
+            act();
+        }
+    });
+}
+
+#[test]
+fn a_handler_that_touches_shared_memory_may_interrupt_any_call() {
+    const SIGNALS: usize = 1_000;
+    let _deadline = Deadline::new("handlers amid calls", LIMIT);
+    // SAFETY: zeros are a value of the structure, and the handler calls nothing.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = count_in_shared_memory as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut()), 0);
+    }
+    let hosts = in_process(2, SMALL).unwrap();
+    thread::scope(|scope| {
+        for host in &hosts {
+            scope.spawn(move || {
+                // What both want, so that a handler mostly faults.
+                let counts = host.rows::<u64>(1, 2, Placement::On(0)).unwrap().row(0);
+                let mine = usize::from(host.rank());
+                // SAFETY: the row has two columns.
+                let word = unsafe { counts.as_ptr().add(mine) };
+                host.barrier().unwrap();
+                amid_signals(SIGNALS, mine, word, || {
+                    // One that both want, and one that this host manages and has at once.
+                    for lock in [0, 2 + u32::from(host.rank())] {
+                        host.lock(lock).unwrap();
+                        host.unlock(lock).unwrap();
+                    }
+                });
+                host.barrier().unwrap();
+                assert_eq!(counts.get(mine), SIGNALS as u64);
+                host.barrier().unwrap();
             });
         }
     });

@@ -594,3 +594,28 @@ fn machines_of_several_hosts_lock_and_meet() {
         host.barrier().unwrap();
     });
 }
+
+#[test]
+fn what_a_loop_fetches_between_its_barriers_is_foretold() {
+    const ROUNDS: u64 = 100;
+    const ROWS: usize = 8;
+    each_separate(2, SMALL, |host| {
+        let rows = host.rows::<u64>(ROWS, 64, Placement::Blocks).unwrap();
+        let shared = host.value::<u64>(Placement::On(0)).unwrap();
+        for round in 1..=ROUNDS {
+            host.block(ROWS).for_each(|row| rows.row(row).set(0, round));
+            host.lock(0).unwrap();
+            shared.set(shared.get() + 1);
+            host.unlock(0).unwrap();
+            host.barrier().unwrap();
+            host.block_of(1 - host.rank(), ROWS).for_each(|row| assert_eq!(rows.row(row).get(0), round));
+            assert_eq!(shared.get(), 2 * round);
+            host.barrier().unwrap();
+        }
+        let counts = host.take_counts();
+        // Each row is fetched once in a round, to be written or to be read.
+        assert!(counts.foretold > ROUNDS * ROWS as u64 * 8 / 10, "{counts:?}");
+        assert!(counts.foretold_sampled < ROUNDS && counts.foretold_unneeded < ROUNDS / 4, "{counts:?}");
+        host.barrier().unwrap();
+    });
+}

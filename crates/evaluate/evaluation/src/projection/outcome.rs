@@ -51,15 +51,3 @@ impl Projection {
         })
     }
 }
-
-pub(crate) fn add(total: &mut Counts, counts: Counts) {
-    total.read_faults += counts.read_faults;
-    total.write_faults += counts.write_faults;
-    total.prefetches += counts.prefetches;
-    total.requests += counts.requests;
-    total.competing_requests += counts.competing_requests;
-    total.invalidations += counts.invalidations;
-    total.contents_sent += counts.contents_sent;
-    total.contents_received += counts.contents_received;
-    total.grants += counts.grants;
-}

@@ -7,9 +7,7 @@ use std::{
 
 use forebay_coherence::{Access, Barrier, Counts, Effects, Host, HostId, Lock, Message, Minipage, Waiter};
 
-use crate::projection::{
-    Costs, Error, Event, Network, Projection, Shares, Trace, costs::size_bytes, outcome::add,
-};
+use crate::projection::{Costs, Error, Event, Network, Projection, Shares, Trace, costs::size_bytes};
 
 /// Each host's one thread.
 const THREAD: Waiter = Waiter(0);
@@ -318,7 +316,7 @@ impl<'a> World<'a> {
         let mut counts = Counts::default();
         let mut shares = Vec::new();
         for mut host in self.hosts {
-            add(&mut counts, host.machine.take_counts());
+            counts += host.machine.take_counts();
             let ended_ns = elapsed_ns - host.ended_at_ns.unwrap_or(elapsed_ns);
             shares.push(Shares { ended_ns, ..host.shares });
         }

@@ -95,14 +95,6 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Factors, Error> 
         }
         host.barrier()?;
 
-        for other in step + 1..blocks {
-            if (step + 1..blocks).any(|column| is_own(&(other, column))) {
-                at(other, step).prefetch();
-            }
-            if (step + 1..blocks).any(|row| is_own(&(row, other))) {
-                at(step, other).prefetch();
-            }
-        }
         left.iter_mut().for_each(Vec::clear);
         for column in step + 1..blocks {
             right.clear();

@@ -50,8 +50,6 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
         for colour in [0, 1] {
             let (points, others) = (&colours[colour], &colours[1 - colour]);
             if !inner.is_empty() {
-                // Another host's, and needed last.
-                others.row(inner.end).prefetch();
                 let [mut above, mut beside] = [inner.start - 1, inner.start].map(|row| others.row(row));
                 let below = others.range(inner.start + 1..inner.end + 1);
                 for ((row, points), below) in inner.clone().zip(points.range(inner.clone())).zip(below) {

@@ -72,9 +72,7 @@ pub fn parallel(host: &Host, parameters: &Parameters) -> Result<Outcome, Error> 
         }
         host.barrier()?;
 
-        let needed = (own.start..own.start + near).map(|index| index % count);
-        needed.clone().step_by(parameters.chunk.max(1)).for_each(|index| molecules.row(index).prefetch());
-        for index in needed {
+        for index in (own.start..own.start + near).map(|index| index % count) {
             molecules.row(index).read(0, &mut atoms[index]);
         }
         forces.iter_mut().for_each(|force| *force = [0.0; 9]);

@@ -12,6 +12,8 @@ pub enum Op {
     Write(u32),
     Push(u32),
     Prefetch(u32),
+    /// A minipage that the host foretells, which may be free, or one that it does not know yet.
+    Foretell(u32, Access),
     Lock(u32),
     /// A lock that the thread does not wait for; if it does not get it, it leaves out what comes next.
     TryLock(u32),
@@ -27,6 +29,8 @@ pub enum Op {
     Free(u32),
     /// To free what is not taken.
     FreeAgain(u32),
+    /// The host that has added a minipage, which is free, lets it be used again.
+    TakeAgain(u32),
     /// One of the processes that are this machine leaves.
     Break,
     Leave,
@@ -173,7 +177,9 @@ impl World {
             Some(Op::ReadAdded(minipage) | Op::WriteAdded(minipage) | Op::Free(minipage)) => {
                 self.added.contains(minipage)
             }
-            Some(Op::FreeAgain(minipage)) => self.added.contains(minipage) && !self.taken.contains(minipage),
+            Some(Op::FreeAgain(minipage) | Op::TakeAgain(minipage)) => {
+                self.added.contains(minipage) && !self.taken.contains(minipage)
+            }
             next => next.is_some(),
         };
         self.threads[thread] != Thread::Waiting && is_told
@@ -292,6 +298,14 @@ impl World {
                 self.with(host, |machine, effects| {
                     machine.prefetch(Minipage(minipage), Access::Read, effects)
                 });
+            }
+            Op::Foretell(minipage, access) => {
+                self.programs[thread].pop();
+                self.with(host, |machine, effects| machine.foretell(Minipage(minipage), access, effects));
+            }
+            Op::TakeAgain(minipage) => {
+                self.programs[thread].pop();
+                assert!(self.taken.insert(minipage));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_coherence::{Access, HostId, Lock, Minipage};
+use forebay_coherence::{Access, Foresight, HostId, Lock, Minipage};
 use forebay_vm::layout::Array;
 
 use super::{SPIN, Shared, calls::Calls};
@@ -24,10 +24,14 @@ use crate::{
     machines::Machines,
     requests::Request,
     rights::Raised,
-    scheduling::SignalsHeld,
+    scheduling::{Quiet, SignalsHeld},
     stack,
     transport::{Marks, Next, Transport},
 };
+
+/// For how long a thread whose call has ended takes what was foretold, and how long it waits for more of that: longer than a fetch.
+const TAKING: Duration = Duration::from_millis(1);
+const COMING: Duration = Duration::from_micros(100);
 
 /// A host's part in the coherence of its machine with others.
 pub struct Between {
@@ -59,16 +63,16 @@ impl Service {
     /// The engine, for a thread of the program.
     pub fn engine(&self) -> InCall<'_> {
         let held = SignalsHeld::new();
-        InCall { engine: self.engine_quietly(), _held: held }
+        InCall { engine: self.engine_quietly(held.quiet()), _held: held }
     }
 
-    /// Does something with the engine, unless another thread has it. In a signal handler too.
-    fn try_engine<R>(&self, act: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    /// Does something with the engine, unless another thread has it. In a handler of faults too.
+    fn try_engine<R>(&self, _: Quiet<'_>, act: impl FnOnce(&mut Engine) -> R) -> Option<R> {
         self.engine.try_lock().ok().map(|mut engine| act(&mut engine))
     }
 
-    /// The engine, for a thread that takes no signals of the program.
-    pub fn engine_quietly(&self) -> MutexGuard<'_, Engine> {
+    /// The engine, for a thread that takes no signals of the program meanwhile.
+    pub fn engine_quietly(&self, _: Quiet<'_>) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,10 +107,11 @@ impl Between {
         transport: Option<Box<dyn Transport>>,
         here: usize,
         alone: Range<u32>,
+        foresight: Foresight,
     ) -> Self {
         let service = transport.map(|transport| Service {
             marks: transport.marks(),
-            engine: Mutex::new(Engine::new(me, machines.clone(), transport, alone)),
+            engine: Mutex::new(Engine::new(me, machines.clone(), transport, alone, foresight)),
             polling: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
             is_relied_on: AtomicBool::new(false),
@@ -191,8 +196,14 @@ impl Between {
     pub fn call(&self, shared: &Shared, request: Request) -> Ended {
         match &self.service {
             Some(service) => {
-                let wait = service.engine().call(self.machine(shared), request);
-                self.wait(shared, service, &wait)
+                // A thread that has the engine, or is relied on for messages, runs no handler of the program.
+                let held = SignalsHeld::new();
+                let (wait, awaits_foretold) = {
+                    let mut engine = service.engine_quietly(held.quiet());
+                    (engine.call(self.machine(shared), request), engine.awaits_foretold())
+                };
+                let ended = wait.ended().filter(|_| !awaits_foretold);
+                ended.unwrap_or_else(|| self.wait(shared, service, &wait, held))
             }
             None => {
                 let slots = &self.desk.slots[shared.board.place()];
@@ -210,24 +221,27 @@ impl Between {
     }
 
     /// Waits for the end of a call, and does what there is to do meanwhile.
-    fn wait(&self, shared: &Shared, service: &Service, wait: &Wait) -> Ended {
-        wait.ended().unwrap_or_else(|| {
-            // A thread that is relied on for messages runs no handler of the program.
-            let held = SignalsHeld::new();
-            service.calls.note_begin();
-            service.polling.fetch_add(1, SeqCst);
-            let ended = self.wait_meanwhile(shared, service, wait, &held);
-            service.polling.fetch_sub(1, SeqCst);
-            // From now on messages are up to the progress thread, unless it waits for the next call.
-            service.calls.note_end();
-            if service.is_relied_on.load(SeqCst) && !service.calls.are_awaited() {
-                self.desk.doorbell.ring();
-            }
-            ended
-        })
+    fn wait(&self, shared: &Shared, service: &Service, wait: &Wait, mut held: SignalsHeld) -> Ended {
+        service.calls.note_begin();
+        service.polling.fetch_add(1, SeqCst);
+        let ended = self.wait_meanwhile(shared, service, wait, &mut held);
+        self.take_foretold(shared, service, held.quiet());
+        service.polling.fetch_sub(1, SeqCst);
+        // From now on messages are up to the progress thread, unless it waits for the next call.
+        service.calls.note_end();
+        if service.is_relied_on.load(SeqCst) && !service.calls.are_awaited() {
+            self.desk.doorbell.ring();
+        }
+        ended
     }
 
-    fn wait_meanwhile(&self, shared: &Shared, service: &Service, wait: &Wait, held: &SignalsHeld) -> Ended {
+    fn wait_meanwhile(
+        &self,
+        shared: &Shared,
+        service: &Service,
+        wait: &Wait,
+        held: &mut SignalsHeld,
+    ) -> Ended {
         let spin = if service.is_crowded { Duration::ZERO } else { SPIN };
         let mut spin_until = Instant::now() + spin;
         loop {
@@ -235,18 +249,40 @@ impl Between {
                 return ended;
             }
             let progress = |engine: &mut Engine| engine.progress(self.machine(shared)).served > 0;
-            let progressed = service.try_engine(progress) == Some(true);
+            let progressed = service.try_engine(held.quiet(), progress) == Some(true);
             if progressed {
                 spin_until = Instant::now() + spin;
             } else if Instant::now() > spin_until {
+                service.asleep.fetch_add(1, SeqCst);
                 service.polling.fetch_sub(1, SeqCst);
                 if service.is_relied_on.load(SeqCst) {
                     self.desk.doorbell.ring();
                 }
-                service.asleep.fetch_add(1, SeqCst);
                 held.released(|| wait.sleep());
                 service.asleep.fetch_sub(1, SeqCst);
                 service.polling.fetch_add(1, SeqCst);
+            }
+        }
+    }
+
+    /// Takes what was foretold, as long as it keeps coming and for some time at most. A thread that goes on at once faults for the
+    /// first of it, and then shares its processor with the progress thread, which takes the rest.
+    fn take_foretold(&self, shared: &Shared, service: &Service, quiet: Quiet<'_>) {
+        if service.is_crowded {
+            return;
+        }
+        let mut spin_until = Instant::now() + COMING;
+        let end = Instant::now() + TAKING;
+        loop {
+            let served = service.try_engine(quiet, |engine| {
+                engine.awaits_foretold().then(|| engine.progress(self.machine(shared)).served)
+            });
+            let now = Instant::now();
+            match served {
+                Some(None) => return,
+                Some(Some(1..)) => spin_until = end.min(now + COMING),
+                _ if now > spin_until => return,
+                _ => spin_loop(),
             }
         }
     }
@@ -296,9 +332,9 @@ impl Between {
         is_served: &dyn Fn() -> bool,
     ) -> bool {
         let Some(service) = self.service.as_ref().filter(|_| stack::has_room()) else { return false };
-        let machine = self.machine(shared);
+        let (machine, quiet) = (self.machine(shared), Quiet::by_nature());
         let begin = |engine: &mut Engine| engine.begin_fault(machine, minipage, access, slot);
-        if service.try_engine(begin) != Some(true) {
+        if service.try_engine(quiet, begin) != Some(true) {
             return false;
         }
         let mut spin_until = Instant::now() + SPIN;
@@ -309,14 +345,14 @@ impl Between {
                 spin_loop();
                 continue;
             }
-            match service.try_engine(|engine| engine.progress_in_fault(machine)) {
+            match service.try_engine(quiet, |engine| engine.progress_in_fault(machine)) {
                 Some(Next::Taken) => spin_until = Instant::now() + SPIN,
                 Some(Next::Other) => break,
                 Some(Next::Nothing) | None => spin_loop(),
             }
         }
         // The progress thread is rung for what arrives from now on, and now for what is here.
-        if service.try_engine(|engine| engine.transport().may_sleep()) != Some(true) {
+        if service.try_engine(quiet, |engine| engine.transport().may_sleep()) != Some(true) {
             self.desk.doorbell.ring();
         }
         true

@@ -57,13 +57,13 @@ impl Calls {
         self.is_dense.load(SeqCst) && self.are_awaited.load(SeqCst)
     }
 
-    /// For how many nanoseconds the progress thread is to wait for the next one, if it is.
-    pub fn await_next(&self) -> Option<u32> {
-        self.await_at(self.now_ns())
+    /// For how many nanoseconds the progress thread is to wait for the next one, if it `may`.
+    pub fn await_next(&self, may: bool) -> Option<u32> {
+        self.await_at(self.now_ns(), may)
     }
 
-    fn await_at(&self, now_ns: u64) -> Option<u32> {
-        let is_due = self.is_dense.load(SeqCst) && self.since_last_ns(now_ns) < GAP_NS.into();
+    fn await_at(&self, now_ns: u64, may: bool) -> Option<u32> {
+        let is_due = may && self.is_dense.load(SeqCst) && self.since_last_ns(now_ns) < GAP_NS.into();
         self.are_awaited.store(is_due, SeqCst);
         is_due.then_some(GAP_NS)
     }
@@ -95,8 +95,10 @@ mod tests {
             now_ns += wait_ns;
         }
         calls.end_at(now_ns);
-        assert_eq!(calls.await_at(now_ns + SHORT_NS), Some(GAP_NS));
+        assert_eq!(calls.await_at(now_ns + SHORT_NS, true), Some(GAP_NS));
         assert!(calls.are_awaited());
+        assert_eq!(calls.await_at(now_ns + SHORT_NS, false), None);
+        assert!(!calls.are_awaited());
     }
 
     #[test]
@@ -105,7 +107,7 @@ mod tests {
         calls.end_at(LONG_NS);
         calls.begin_at(2 * LONG_NS);
         calls.end_at(2 * LONG_NS + SHORT_NS);
-        assert_eq!(calls.await_at(2 * LONG_NS + 2 * SHORT_NS), None);
+        assert_eq!(calls.await_at(2 * LONG_NS + 2 * SHORT_NS, true), None);
         assert!(!calls.are_awaited());
     }
 
@@ -115,7 +117,7 @@ mod tests {
         calls.end_at(LONG_NS);
         calls.begin_at(LONG_NS + SHORT_NS);
         calls.end_at(LONG_NS + 2 * SHORT_NS);
-        assert_eq!(calls.await_at(LONG_NS + 2 * SHORT_NS + u64::from(GAP_NS)), None);
+        assert_eq!(calls.await_at(LONG_NS + 2 * SHORT_NS + u64::from(GAP_NS), true), None);
         assert!(!calls.are_awaited());
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use forebay_coherence::HostId;
+use forebay_coherence::{Foresight, HostId};
 use forebay_vm::{Mapping, Object, Views};
 
 use super::{Host, Options, Start, Vitals};
@@ -86,6 +86,7 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
             transport,
             vitals,
             here,
+            foresight: Foresight::default(),
             meeting: None,
         })
     };

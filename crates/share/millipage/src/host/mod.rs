@@ -21,7 +21,7 @@ use std::{
 
 use bytemuck::Pod;
 use forebay_coherence::trace::Trace;
-use forebay_coherence::{Barrier, Counts, HostId};
+use forebay_coherence::{Barrier, Counts, Foresight, HostId};
 use forebay_vm::{
     Object, Views,
     fault::{Served, serve},
@@ -86,18 +86,30 @@ pub struct Start {
     pub vitals: Vitals,
     /// Hosts that have the same processors.
     pub here: usize,
+    pub foresight: Foresight,
     /// Where it met the others; none within a process of several.
     pub meeting: Option<Meeting>,
 }
 
 impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
-        let Start { me, machines, granularity, views, object, common, transport, vitals, here, meeting } =
-            start;
+        let Start {
+            me,
+            machines,
+            granularity,
+            views,
+            object,
+            common,
+            transport,
+            vitals,
+            here,
+            foresight,
+            meeting,
+        } = start;
         let Common { board, heap, desk } = common;
         let hosts = machines.hosts_at_all();
-        let between =
-            desk.map(|desk| Between::new(me, machines, desk, transport, here, heap.extent().alone_numbers()));
+        let alone = heap.extent().alone_numbers();
+        let between = desk.map(|desk| Between::new(me, machines, desk, transport, here, alone, foresight));
         let object = object.filter(|_| between.is_none());
         let memory = if between.is_some() {
             Memory::of_one_of_several(views, heap)?
@@ -252,8 +264,11 @@ impl Host {
 
     /// Records, from now on, what this thread does, for a projection: up to `events_max` faults and calls, and what it computed
     /// between them. Called before anything is allocated, and once more, where that is to be left out, before anybody comes
-    /// to what was.
+    /// to what was. Nothing is [foretold](Foresight) from then on, so that all that the program needs is in the trace.
     pub fn record(&self, events_max: usize) {
+        if let Some((_, service)) = self.shared.service() {
+            service.engine().be_blind();
+        }
         self.shared.recorder.get_or_init(|| Recorder::new(events_max)).begin();
     }
 

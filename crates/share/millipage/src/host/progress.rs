@@ -14,13 +14,19 @@ use super::{
     EXIT_LOST, SPIN, Shared,
     between::{Between, Service},
 };
-use crate::{requests::Slots, scheduling::set_realtime, usage::Activity};
+use crate::{
+    requests::Slots,
+    scheduling::{Quiet, set_realtime},
+    usage::Activity,
+};
 
 /// How long it looks for messages before it sleeps where the program computes, whose time that is: what has just come is
 /// mostly followed by its end, and one fetch by the next, which takes some 15 us.
 const SPIN_BUSY: Duration = Duration::from_micros(20);
 /// How long it sleeps at most.
 const SLEEP_NS: u32 = 100_000_000;
+/// The thread begins without the program's signals.
+const QUIET: Quiet<'static> = Quiet::by_nature();
 /// How long a program gets to end by itself when a host is lost.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -30,13 +36,16 @@ impl Shared {
         let Some((between, service)) = self.service() else { return };
         let _guard = EndsWithProgress(self);
         set_realtime();
-        let event =
-            service.engine_quietly().transport().event().and_then(|event| event.try_clone_to_owned().ok());
+        let event = service
+            .engine_quietly(QUIET)
+            .transport()
+            .event()
+            .and_then(|event| event.try_clone_to_owned().ok());
         let mut spin_until = Instant::now();
         while !self.leaving.load(Relaxed) {
             let begun = ticks();
             let (progress, failure) = {
-                let mut engine = service.engine_quietly();
+                let mut engine = service.engine_quietly(QUIET);
                 (engine.progress(between.machine(self)), engine.failure().map(ToString::to_string))
             };
             if let Some(failure) = failure {
@@ -69,7 +78,7 @@ impl Shared {
         while !self.leaving.load(Relaxed) {
             // What is to be told to the others may be under way yet.
             if let Some((between, service)) = self.service() {
-                service.engine_quietly().progress(between.machine(self));
+                service.engine_quietly(QUIET).progress(between.machine(self));
             }
             thread::sleep(GRACE / 100);
             let slots = self.between().map(|between| &between.desk.slots[self.board.place()]);
@@ -91,17 +100,21 @@ impl Shared {
     fn sleep(&self, between: &Between, service: &Service, event: Option<&OwnedFd>) -> rustix::io::Result<()> {
         let doorbell = &between.desk.doorbell;
         let nothing = || !self.leaving.load(Relaxed) && !between.desk.slots.iter().any(Slots::has_events);
-        let next_call_ns = service.calls.await_next();
-        if service.polling.load(SeqCst) > 0 || next_call_ns.is_some() {
+        // A call that sleeps waits for messages, and none comes after it before it ends.
+        let sleeps = || service.asleep.load(SeqCst) > 0;
+        let next_call_ns = service.calls.await_next(!service.is_crowded && !sleeps());
+        let polls = || !service.is_crowded && service.polling.load(SeqCst) > 0;
+        if polls() || next_call_ns.is_some() {
             // No message need wake this thread while another one looks for them.
             service.is_relied_on.store(true, SeqCst);
-            let is_needed = || service.polling.load(SeqCst) == 0 && next_call_ns.is_none();
+            let is_needed = || !polls() && (next_call_ns.is_none() || sleeps());
             let slept = doorbell.sleep(None, next_call_ns.unwrap_or(SLEEP_NS), || !nothing() || is_needed());
             service.is_relied_on.store(false, SeqCst);
             return slept;
         }
         let event = event.map(AsFd::as_fd);
-        doorbell.sleep(event, SLEEP_NS, || !nothing() || !service.engine_quietly().transport().may_sleep())
+        doorbell
+            .sleep(event, SLEEP_NS, || !nothing() || !service.engine_quietly(QUIET).transport().may_sleep())
     }
 }
 

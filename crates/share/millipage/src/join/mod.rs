@@ -10,6 +10,7 @@ mod way;
 
 use std::time::Duration;
 
+use forebay_coherence::Foresight;
 use forebay_launch::environment;
 use forebay_linux::groups;
 use forebay_vm::{Object, Views, free_memory_bytes, free_swap_bytes, layout::VIEWS_MAX};
@@ -28,7 +29,7 @@ use crate::{
     transport::{Wire, liveness::SILENCE},
 };
 
-const SEPARATE_WANTED: &str = "0 or 1";
+const SWITCH: &str = "0 or 1";
 /// Addresses that are tried before the hosts give up.
 const ATTEMPTS: usize = 16;
 
@@ -39,7 +40,8 @@ const ATTEMPTS: usize = 16;
 /// The variables `FOREBAY_SHARE_SIZE` (bytes) and `FOREBAY_SHARE_VIEWS`, which `forebay share --size` and `--views` set, take
 /// the places of the options, and `FOREBAY_SHARE_TRANSPORT` says what messages go over: `shm`, `tcp`, `auto` or `ucx`. Hosts
 /// that are on one machine map one memory and send each other no messages, unless `FOREBAY_SHARE_SEPARATE` is 1. Hosts on several
-/// machines listen at the addresses of `FOREBAY_SHARE_INTERFACE`: a name, an address or a network.
+/// machines listen at the addresses of `FOREBAY_SHARE_INTERFACE`: a name, an address or a network. Where `FOREBAY_SHARE_FORESIGHT`
+/// is 0, a machine does not fetch what it will probably need after a barrier.
 ///
 /// The memory is at the same address on all hosts, so pointers into it can be shared.
 ///
@@ -73,7 +75,20 @@ pub fn join(options: Options) -> Result<Host, Error> {
     meeting.met();
     let (granularity, object, meeting) = (options.granularity, Some(memory), Some(meeting));
     let here = places.iter().filter(|place| place.on_this_machine).count();
-    Host::begin(Start { me, machines, granularity, views, object, common, transport, vitals, here, meeting })
+    let foresight = if terms.foresight { Foresight::default() } else { Foresight::blind() };
+    Host::begin(Start {
+        me,
+        machines,
+        granularity,
+        views,
+        object,
+        common,
+        transport,
+        vitals,
+        here,
+        foresight,
+        meeting,
+    })
 }
 
 fn terms(options: Options) -> Result<Terms, Error> {
@@ -81,18 +96,27 @@ fn terms(options: Options) -> Result<Terms, Error> {
     let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
     let silence = variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
     let wire = wire()?;
-    let separate = variable::<u8>(environment::SEPARATE, SEPARATE_WANTED)?.unwrap_or(0);
-    if separate > 1 {
-        let (name, value) = (environment::SEPARATE, separate.to_string());
-        return Err(Error::Variable { name, value, wanted: SEPARATE_WANTED });
-    }
+    let separate = switch(environment::SEPARATE, false)?;
+    let foresight = switch(environment::FORESIGHT, true)?;
     if views == 0 || views > VIEWS_MAX {
         return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
     }
     let granularity = options.granularity;
-    let (views, separate) = (granularity.views(views), separate == 1);
+    let views = granularity.views(views);
     let machine = variable(environment::MACHINE, "a number of a machine")?.unwrap_or(0);
-    Ok(Terms { bytes, views, granularity, at: options.at, wire, separate, machine, silence })
+    Ok(Terms { bytes, views, granularity, at: options.at, wire, separate, machine, silence, foresight })
+}
+
+/// Whether a variable says 1; what it is without one.
+///
+/// # Errors
+/// It says something else than 0 or 1.
+fn switch(name: &'static str, default: bool) -> Result<bool, Error> {
+    match variable::<u8>(name, SWITCH)? {
+        None => Ok(default),
+        Some(number @ 0..=1) => Ok(number == 1),
+        Some(number) => Err(Error::Variable { name, value: number.to_string(), wanted: SWITCH }),
+    }
 }
 
 /// What messages go over.

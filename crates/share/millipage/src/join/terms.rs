@@ -22,6 +22,8 @@ pub struct Terms {
     pub machine: u16,
     /// After which a host that says nothing is lost. Each host has its own.
     pub silence: Duration,
+    /// The host's machine fetches what it will probably need. Each host has its own.
+    pub foresight: bool,
 }
 
 impl Terms {
@@ -139,8 +141,8 @@ mod tests {
 
     fn terms(bytes: usize, wire: Wire) -> Terms {
         let granularity = Granularity::Fine;
-        let (views, at, separate, silence) = (4, None, false, Duration::ZERO);
-        Terms { bytes, views, granularity, at, wire, separate, machine: 0, silence }
+        let (views, at, separate, silence, foresight) = (4, None, false, Duration::ZERO, true);
+        Terms { bytes, views, granularity, at, wire, separate, machine: 0, silence, foresight }
     }
 
     #[test]

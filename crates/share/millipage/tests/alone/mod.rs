@@ -146,3 +146,34 @@ fn threads_of_hosts_allocate_and_free_at_the_same_time() {
         host.barrier().unwrap();
     });
 }
+
+#[test]
+fn what_is_foretold_may_have_been_freed_and_used_again() {
+    each(3, SMALL, |host| {
+        let word = host.value::<u64>(Placement::On(0)).unwrap();
+        let mut kept = vec![];
+        let _ = host.take_counts();
+        for round in 0..90u64 {
+            let mine = (host.rank() == 0).then(|| host.malloc::<u64>(8).unwrap());
+            let address = told(host, &word, 0, mine.map(|row| row.as_ptr() as usize));
+            let row = host.bytes_at(address, 64).unwrap();
+            let value = 1 + (round % 255) as u8;
+            if host.rank() == (round % 2 + 1) as u16 {
+                assert!((0..64).all(|byte| row.get(byte) == 0), "round {round}");
+                row.write(0, &[value; 64]);
+            }
+            host.barrier().unwrap();
+            assert!((0..64).all(|byte| row.get(byte) == value), "round {round}");
+            host.barrier().unwrap();
+            // In each third round the number stays taken, and another one is used from then on.
+            match round % 3 {
+                0 => kept.push((row, value)),
+                _ if host.rank() == 2 => host.free(address).unwrap(),
+                _ => {}
+            }
+            host.barrier().unwrap();
+        }
+        assert!(kept.iter().all(|(row, value)| row.get(0) == *value && row.get(63) == *value));
+        host.barrier().unwrap();
+    });
+}

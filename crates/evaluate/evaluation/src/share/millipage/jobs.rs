@@ -43,7 +43,10 @@ impl Jobs {
     /// Has so many hosts carry a task out together. What they tell, by rank.
     pub(super) fn share(&self, hosts: u16, transport: &str, task: &Task) -> Result<Vec<Report>, Error> {
         let hosts = hosts.to_string();
-        let share = ["share", "-n", &hosts, "--separate", "--transport", transport, "--"].map(Into::into);
+        let share = ["share", "-n", &hosts, "--separate", "--transport", transport];
+        // A loop that measures fetches is one of which all fetches would be foretold.
+        let blind = matches!(task, Task::Costs { .. }).then_some("--no-foresight");
+        let share = share.into_iter().chain(blind).chain(["--"]).map(Into::into);
         let before = [self.forebay.clone().into_os_string()].into_iter().chain(share);
         self.report(Invocation::new(self.scratch.path(), self.workload_with(task)?).behind(before))
     }
