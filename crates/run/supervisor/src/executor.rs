@@ -47,6 +47,8 @@ use replay::Replay;
 use roots::Root;
 use stream::Stream;
 
+/// Threads at work at most. Choice: a job in memory takes 5 us, of which it holds the executor's locks for about one.
+const AT_WORK_MAX: usize = 4;
 /// Threads that stay when there is nothing to do.
 const THREADS_KEPT: usize = 2;
 const STACK_BYTES: usize = 64 << 10;
@@ -167,7 +169,10 @@ impl Executor {
             libraries: Libraries::new(channel.clone()),
             stream: Stream::new(channel.clone()),
             fetcher: Fetcher::new(channel.clone(), root, depth_first),
-            crew: Crew::new(channel.header(), thread::available_parallelism().map_or(1, usize::from)),
+            crew: Crew::new(
+                channel.header(),
+                thread::available_parallelism().map_or(1, usize::from).min(AT_WORK_MAX),
+            ),
             channel,
         }))
     }
@@ -219,25 +224,14 @@ fn work(shared: &Arc<Shared>, place: Place) {
     loop {
         let rung = header.doorbell.load(Acquire);
         crew.answer();
-        while crew.has_room(ffi::ticks())
-            && let Some(job) = shared.take()
-        {
-            let begun = ffi::ticks();
-            crew.begin(place, begun);
-            if shared.has_ready() && crew.is_to_call(begun) {
-                call(shared);
+        let has_room = loop {
+            if !crew.has_room(ffi::ticks()) {
+                break false;
             }
-            let done = shared.fetcher.carry_out(&job);
-            match job.origin {
-                Origin::Slot(_) => {}
-                Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
-                Origin::Library { file, .. } => shared.libraries.on_done(&job, file, done),
-                Origin::Stream { .. } => shared.stream.on_done(done),
-            }
-            job.ticket.finish();
-            crew.end(place);
-        }
-        let stands_by = shared.has_ready() && crew.stand_by();
+            let Some(job) = shared.take() else { break true };
+            carry_out(shared, place, &job);
+        };
+        let stands_by = !has_room && shared.has_ready() && crew.stand_by();
         let limit = if stands_by { LOOKS } else { IDLE };
         let limit = futex::Timespec { tv_sec: 0, tv_nsec: limit.subsec_nanos().into() };
         header.sleepers.fetch_add(1, SeqCst);
@@ -249,6 +243,23 @@ fn work(shared: &Arc<Shared>, place: Place) {
             return;
         }
     }
+}
+
+fn carry_out(shared: &Arc<Shared>, place: Place, job: &Job) {
+    let begun = ffi::ticks();
+    shared.crew.begin(place, begun);
+    if shared.has_ready() && shared.crew.is_to_call(begun) {
+        call(shared);
+    }
+    let done = shared.fetcher.carry_out(job);
+    match job.origin {
+        Origin::Slot(_) => {}
+        Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
+        Origin::Library { file, .. } => shared.libraries.on_done(job, file, done),
+        Origin::Stream { .. } => shared.stream.on_done(done),
+    }
+    job.ticket.finish();
+    shared.crew.end(place);
 }
 
 /// Has another thread look for a job: one that sleeps, or a new one.

@@ -142,7 +142,7 @@ impl Progress {
             let may_take = replay.may_take(step);
             match self.folders.enter(step, fetch) {
                 Entry::Held => continue,
-                Entry::Opens if may_take && matches!(fetch.wanted, Wanted::Data { .. }) => {
+                Entry::Opens if may_take && !is_look_up(fetch) => {
                     self.folders.hold(step, fetch);
                     return Some(Turn { step, is_whole: false });
                 }
@@ -184,8 +184,7 @@ impl Inner {
 
     /// No file is opened while a lease may exist that this would break.
     fn may_take(&self, step: usize) -> bool {
-        matches!(self.steps[step].wanted, Wanted::LookUp { .. } | Wanted::Link)
-            || self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
+        is_look_up(&self.steps[step]) || self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
     }
 
     fn may_reach(&self, step: usize) -> bool {
@@ -197,11 +196,14 @@ impl Inner {
         let mut progress = self.progress();
         progress.under_way -= 1;
         let released = progress.folders.leave(step, &self.steps[step]);
-        if !released.is_empty() {
-            progress.released.extend(released);
+        let has_released = !released.is_empty();
+        progress.released.extend(released);
+        let is_over = progress.is_over();
+        drop(progress);
+        if has_released {
             wake(&self.channel);
         }
-        if progress.is_over() {
+        if is_over {
             let state = &self.channel.header().replay.state;
             // It may have been stopped.
             let _ = state.compare_exchange(replay::ON, replay::OVER, Relaxed, Relaxed);
@@ -211,6 +213,11 @@ impl Inner {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the step opens no file.
+const fn is_look_up(step: &Fetch) -> bool {
+    matches!(step.wanted, Wanted::LookUp { .. } | Wanted::Link)
 }
 
 /// A step for each piece that the kernel takes whole, so that the pieces of a large file are under way at the same time.

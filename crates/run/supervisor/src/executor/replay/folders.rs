@@ -1,9 +1,9 @@
 //! Folders that the steps of a replay lie in. Until the kernel has a folder in memory, all look-ups in it wait for the same blocks.
-//! One step opens the folder. The others are held until then, so that they keep no threads waiting.
+//! One look-up opens the folder. The other steps are held until then, so that they keep no threads waiting.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
-use super::{Fetch, Wanted};
+use super::Fetch;
 
 /// What is known of the folders of a replay.
 #[derive(Clone, Debug, Default)]
@@ -34,21 +34,17 @@ impl Folders {
     /// The step of this number is about to be carried out.
     pub fn enter(&mut self, number: usize, step: &Fetch) -> Entry {
         let Some(parent) = parent(step) else { return Entry::Free };
-        let entry = match self.0.get_mut(parent) {
+        match self.0.get_mut(parent) {
             Some(Folder::Opening { held, .. }) => {
                 held.push(number);
-                return Entry::Held;
+                Entry::Held
             }
             Some(Folder::Open) => Entry::Free,
             None => {
-                self.open(parent, number);
+                self.0.insert(parent.to_vec(), Folder::Opening { by: number, held: Vec::new() });
                 Entry::Opens
             }
-        };
-        if step.wanted == Wanted::Directory && !self.0.contains_key(&*step.path) {
-            self.open(&step.path, number);
         }
-        entry
     }
 
     /// The step opens its folder, and is held for the rest of its work.
@@ -60,21 +56,15 @@ impl Folders {
 
     /// The step is done, or takes too long. Those that were held for it.
     pub fn leave(&mut self, number: usize, step: &Fetch) -> Vec<usize> {
-        let mut released = Vec::new();
-        for path in [parent(step), Some(&*step.path)].into_iter().flatten() {
-            if let Some(folder) = self.0.get_mut(path)
-                && let Folder::Opening { by, held } = folder
-                && *by == number
-            {
-                released.append(held);
+        let Some(folder) = parent(step).and_then(|parent| self.0.get_mut(parent)) else { return Vec::new() };
+        match folder {
+            Folder::Opening { by, held } if *by == number => {
+                let held = mem::take(held);
                 *folder = Folder::Open;
+                held
             }
+            _ => Vec::new(),
         }
-        released
-    }
-
-    fn open(&mut self, path: &[u8], by: usize) {
-        self.0.insert(path.to_vec(), Folder::Opening { by, held: Vec::new() });
     }
 }
 
@@ -87,6 +77,7 @@ fn parent(step: &Fetch) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executor::Wanted;
 
     fn step(path: &str, wanted: Wanted) -> Fetch {
         Fetch { path: path.as_bytes().into(), wanted, at_us: 0 }
@@ -107,15 +98,6 @@ mod tests {
         assert_eq!(folders.leave(0, &steps[0]), [1, 3]);
         assert_eq!(folders.enter(1, &steps[1]), Entry::Free);
         assert!(folders.leave(1, &steps[1]).is_empty());
-    }
-
-    #[test]
-    fn a_listing_opens_the_folder_itself_too() {
-        let mut folders = Folders::default();
-        let (listing, inside, beside) = (step("/a/b", Wanted::Directory), look_up("/a/b/c"), look_up("/a/c"));
-        assert_eq!(folders.enter(0, &listing), Entry::Opens);
-        assert_eq!([folders.enter(1, &inside), folders.enter(2, &beside)], [Entry::Held; 2]);
-        assert_eq!(folders.leave(0, &listing), [2, 1]);
     }
 
     #[test]
