@@ -10,6 +10,8 @@ use forebay_compat::{Case, Scratch, comes_to, long, root, skip, switch};
 
 /// Blocks of the file that every guest reads.
 const BLOCKS: u32 = 2048;
+/// A mount of an image that waits for nothing that other programs write to the image's disk.
+const UNSYNCED: &str = "loop,barrier=0";
 
 /// What every guest finds: cold data of good blocks, and a directory of things to change.
 fn victims(scratch: &Scratch) {
@@ -389,7 +391,7 @@ fn a_file_system_is_free_when_the_program_has_ended() {
     let program = build("plain_reader");
     let script = format!(
         "mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && for i in 1 2 3; do \
-           mount -o loop image disk || exit 9; mkdir -p disk/out; [ -e disk/data ] || cp data disk/; cd disk; \
+           mount -o {UNSYNCED} image disk || exit 9; mkdir -p disk/out; [ -e disk/data ] || cp data disk/; cd disk; \
            sync; dd of=data oflag=nocache conv=notrunc,fdatasync count=0 status=none; \
            {} data; cd ..; umount disk && echo free || {{ umount -l disk; echo busy; }}; \
          done; rm -r image disk",
@@ -410,9 +412,9 @@ fn a_file_system_is_free_when_a_recorded_program_has_ended() {
     }
     let runs = if long() { 300 } else { 30 };
     let script = format!(
-        "mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && mount -o loop image disk && \
+        "mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && mount -o {UNSYNCED} image disk && \
          for n in 1 2 3 4 5 6 7 8; do cp out/file disk/$n; done; umount disk; \
-         for i in $(seq {runs}); do mount -o loop image disk && cd disk && cat 1 2 3 4 5 6 7 8 | cksum; cd ..; \
+         for i in $(seq {runs}); do mount -o loop,ro image disk && cd disk && cat 1 2 3 4 5 6 7 8 | cksum; cd ..; \
            umount disk && echo free || {{ umount -l disk; echo busy; }}; done; rm -r image disk"
     );
     let script = format!("unshare -m sh -c '{script}'");
@@ -429,13 +431,15 @@ fn a_file_system_is_free_after_cold_look_ups() {
     if !root() {
         return skip("a_file_system_is_free_after_cold_look_ups", "only root may mount");
     }
-    let script = "unshare -m sh -c 'mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && \
-        mount -o loop image disk && for i in 0 1 2 3 4 5 6 7; do mkdir disk/d$i && \
+    let script = format!(
+        "unshare -m sh -c 'mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && \
+        mount -o {UNSYNCED} image disk && for i in 0 1 2 3 4 5 6 7; do mkdir disk/d$i && \
           for j in 0 1 2 3 4 5 6 7; do cp out/file disk/d$i/f$j; done; done; umount disk; \
-        for i in 5 10 15 20 25 30 35 40; do mount -o loop image disk && cd disk && \
-          awk \"FNR == 1 && ++n == $i { exit } { print }\" d*/f* | cksum; \
-          cd ..; umount disk && echo free || { umount -l disk; echo busy; }; done; rm -r image disk'";
-    let _ = Case::new("umount_after_look_ups", ["sh", "-c", script])
+        for i in 5 10 15 20 25 30 35 40; do mount -o loop,ro image disk && cd disk && \
+          awk \"FNR == 1 && ++n == $i {{ exit }} {{ print }}\" d*/f* | cksum; \
+          cd ..; umount disk && echo free || {{ umount -l disk; echo busy; }}; done; rm -r image disk'"
+    );
+    let _ = Case::new("umount_after_look_ups", ["sh", "-c", &script])
         .setup(victims)
         .needs(&["mkfs.ext4", "unshare", "awk"])
         .check();

@@ -98,9 +98,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Execute => exec::execute(call, false),
             Class::ExecuteAt => exec::execute(call, true),
             Class::Exit => {
-                if original::leave_image() {
-                    spawn::wait_for_hints();
-                }
+                original::leave_image();
                 mapped_pages::record_at_exit();
                 call.execute()
             }

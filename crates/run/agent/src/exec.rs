@@ -63,7 +63,7 @@ const BORROW_PAUSES_MAX: u32 = 1000;
 pub unsafe fn execute(call: &Call, at: bool) -> isize {
     let vfork_child = process::is_vfork_child();
     if role::is_original() && !vfork_child {
-        let _ = original::leave_image();
+        original::leave_image();
         mapped_pages::record_at_exec();
     } else {
         spawn::end_that_of_parent();
@@ -200,6 +200,10 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
             None
         }
         Err(Some(reason)) => {
+            if reason == Unassisted::Privileged {
+                // It may unmount what the executor has open for its parent.
+                spawn::wait_for_hints();
+            }
             count(reason);
             None
         }

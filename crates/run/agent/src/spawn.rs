@@ -442,7 +442,7 @@ fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
     }
 }
 
-/// Waits, at the end of the process, until the executor has no file open for it.
+/// Waits until the executor has no file open for the process, or for the parent whose child this is.
 #[inline(never)]
 pub fn wait_for_hints() {
     // Those that the executor has not taken yet are withdrawn: their speculators are gone.
@@ -490,8 +490,9 @@ fn waits_for_device(process: u32) -> bool {
 const GRACE_MS: u32 = 2;
 /// The same at normal priority: one that is killed while it makes a checkpoint leaves a process that is not known.
 const SOON_MS: u32 = 20;
-const END_MS: u32 = 100;
-const END_MS_MAX: u32 = 900;
+/// On a busy machine a process waits as long for a lock of the kernel as for a device, and in the same state.
+const END_MS: u32 = 400;
+const END_MS_MAX: u32 = 600;
 /// `struct sched_param` of a normal process.
 static NO_PRIORITY: i32 = 0;
 /// Time that the executor has to let go of files: reads of a slow device, some of them in line.

@@ -10,17 +10,17 @@ use super::outcome::{abandon, finish, settle_end};
 use super::slow::{self, Private};
 use crate::{process, session, spawn, usage};
 
-/// The program's image ends: by exec, or with the process. Whether it had a slot.
-pub fn leave_image() -> bool {
-    let Some(slot) = session::slot() else { return false };
+/// The program's image ends: by exec, or with the process. What comes next may unmount what the executor has open for it.
+pub fn leave_image() {
+    let Some(slot) = session::slot() else { return };
     if !process::is_own() {
-        return false;
+        return;
     }
     slow::exclusive(dismiss);
     settle_figures(slot);
     PROBES.store(0, Relaxed);
     session::close();
-    true
+    spawn::wait_for_hints();
 }
 
 /// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory. Without the

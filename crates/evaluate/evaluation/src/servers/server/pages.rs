@@ -23,8 +23,8 @@ const PIECES: usize = 256;
 const PIECE_BYTES_MAX: usize = 256 << 10;
 /// So often, each out of memory and in it.
 const ROUNDS: usize = 5;
-/// New memory that is touched at a time: more than an allocator keeps.
-const NEW_BYTES: usize = 16 << 20;
+/// New memory that is touched at a time: more than an allocator keeps, which is up to 32 MiB.
+const NEW_BYTES: usize = 48 << 20;
 /// Between two pieces, so that nobody reads one ahead.
 const APART_BYTES: usize = 64 << 10;
 
