@@ -12,6 +12,8 @@ use forebay_compat::{Case, Scratch, comes_to, long, root, skip, switch};
 const BLOCKS: u32 = 2048;
 /// A mount of an image that waits for nothing that other programs write to the image's disk.
 const UNSYNCED: &str = "loop,barrier=0";
+/// A mount and its end wait for every processor of a busy machine, up to a second each.
+const MOUNTS_S: u64 = 180;
 
 /// What every guest finds: cold data of good blocks, and a directory of things to change.
 fn victims(scratch: &Scratch) {
@@ -401,6 +403,7 @@ fn a_file_system_is_free_when_the_program_has_ended() {
     let _ = Case::new("umount_after", ["sh", "-c", &script])
         .setup(victims)
         .needs(&["mkfs.ext4", "unshare"])
+        .seconds(MOUNTS_S)
         .check();
 }
 
@@ -410,7 +413,7 @@ fn a_file_system_is_free_when_a_recorded_program_has_ended() {
     if !root() {
         return skip("a_file_system_is_free_when_a_recorded_program_has_ended", "only root may mount");
     }
-    let runs = if long() { 300 } else { 30 };
+    let runs = if long() { 300 } else { 12 };
     let script = format!(
         "mkdir disk && truncate -s 24M image && mkfs.ext4 -q image && mount -o {UNSYNCED} image disk && \
          for n in 1 2 3 4 5 6 7 8; do cp out/file disk/$n; done; umount disk; \
@@ -421,6 +424,7 @@ fn a_file_system_is_free_when_a_recorded_program_has_ended() {
     let _ = Case::new("umount_after_recording", ["sh", "-c", &script])
         .setup(victims)
         .needs(&["mkfs.ext4", "unshare"])
+        .seconds(MOUNTS_S)
         .check();
 }
 
@@ -442,6 +446,7 @@ fn a_file_system_is_free_after_cold_look_ups() {
     let _ = Case::new("umount_after_look_ups", ["sh", "-c", &script])
         .setup(victims)
         .needs(&["mkfs.ext4", "unshare", "awk"])
+        .seconds(MOUNTS_S)
         .check();
 }
 
