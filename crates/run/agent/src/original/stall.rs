@@ -14,7 +14,7 @@ use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
 use super::outcome::{finish_if_due, is_left, is_off_track, is_settling};
 use super::slow::{self, Private};
-use super::track::{Match, is_led, repair, used};
+use super::track::{self, Match, is_led, repair, used};
 use super::{LIVE, PROBES, PROBES_MAX};
 use crate::snapshot::Spawned;
 use crate::timing::{self, Period};
@@ -110,8 +110,10 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
         ],
     );
     let delay = device.and_then(|device| learn_device(slot, device, duration, matched));
-    if matched == Match::Mismatch && !is_held() {
-        private.live.misses += 1;
+    match matched {
+        Match::Mismatch if !is_held() => private.live.misses += 1,
+        Match::Pending => track::pending_stalled(),
+        _ => {}
     }
     if is_over(slot, private, after) {
         repair_or_finish(slot, private);

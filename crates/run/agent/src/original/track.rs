@@ -152,6 +152,8 @@ impl Repairs {
 /// Calls that the original made while the log was empty: the speculator will yet log them, too late to be of use.
 struct Awaited {
     signatures: [AtomicU64; AWAITED_MAX],
+    /// Whether they stalled.
+    have_stalled: [AtomicBool; AWAITED_MAX],
     first: AtomicUsize,
     len: AtomicUsize,
 }
@@ -160,6 +162,7 @@ impl Awaited {
     const fn new() -> Self {
         Self {
             signatures: [const { AtomicU64::new(0) }; AWAITED_MAX],
+            have_stalled: [const { AtomicBool::new(false) }; AWAITED_MAX],
             first: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
         }
@@ -173,9 +176,11 @@ impl Awaited {
         self.len.load(Relaxed) == 0
     }
 
-    fn front(&self) -> Option<u64> {
-        let place = self.signatures.get(self.first.load(Relaxed) % AWAITED_MAX)?;
-        (!self.is_empty()).then(|| place.load(Relaxed))
+    /// The first call, and whether it stalled.
+    fn front(&self) -> Option<(u64, bool)> {
+        let place = self.first.load(Relaxed) % AWAITED_MAX;
+        let (signature, has_stalled) = (self.signatures.get(place)?, self.have_stalled.get(place)?);
+        (!self.is_empty()).then(|| (signature.load(Relaxed), has_stalled.load(Relaxed)))
     }
 
     fn pop(&self) {
@@ -183,7 +188,7 @@ impl Awaited {
         self.len.store(self.len.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    fn push(&self, signature: u64) -> bool {
+    fn push(&self, signature: u64, has_stalled: bool) -> bool {
         let (first, len) = (self.first.load(Relaxed), self.len.load(Relaxed));
         if len >= AWAITED_MAX {
             return false;
@@ -192,7 +197,16 @@ impl Awaited {
             place.store(signature, Relaxed);
         }
         self.len.store(len + 1, Relaxed);
+        self.set_last(has_stalled);
         true
+    }
+
+    /// Whether the last call stalled.
+    fn set_last(&self, has_stalled: bool) {
+        let Some(last) = self.len.load(Relaxed).checked_sub(1) else { return };
+        if let Some(place) = self.have_stalled.get((self.first.load(Relaxed) + last) % AWAITED_MAX) {
+            place.store(has_stalled, Relaxed);
+        }
     }
 }
 
@@ -282,11 +296,13 @@ fn consume(consumer: &Consumer<'_>, signature: u64) -> Consumed {
 
 /// How a call of the led thread stands.
 fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
-    while let Some(passed) = AWAITED.front() {
+    while let Some((passed, has_stalled)) = AWAITED.front() {
         match consume(consumer, passed) {
             Consumed::Absent { empty: true } => break,
-            _ => AWAITED.pop(),
+            Consumed::Matched { mark, .. } if mark & mark::EARLIER != 0 && !has_stalled => used(0),
+            _ => {}
         }
+        AWAITED.pop();
     }
     trace::tell(b"original: signature, log", &[signature % 100_000, consumer.len()]);
     if AWAITED.is_empty() {
@@ -296,7 +312,7 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
             Err(Absent { empty: true }) => {}
         }
     }
-    if slot.speculator_pid.load(Relaxed) == 0 || !AWAITED.push(signature) {
+    if slot.speculator_pid.load(Relaxed) == 0 || !AWAITED.push(signature, false) {
         return Match::Mismatch;
     }
     Match::Pending
@@ -305,6 +321,11 @@ fn stand(slot: &Slot, consumer: &Consumer<'_>, signature: u64) -> Match {
 /// The log does not have a call, or has none at all.
 struct Absent {
     empty: bool,
+}
+
+/// The call of the led thread that is [`Match::Pending`] has stalled.
+pub fn pending_stalled() {
+    AWAITED.set_last(true);
 }
 
 /// Finds a call in the log.
@@ -376,7 +397,7 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
     private.live.track.forgive();
     AWAITED.clear();
     for number in first..CALLS.count() {
-        let _ = AWAITED.push(CALLS.at(number).0);
+        let _ = AWAITED.push(CALLS.at(number).0, true);
     }
     CALLS.clear();
     let next = generation.wrapping_add(1).max(1);

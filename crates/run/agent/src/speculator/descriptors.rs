@@ -64,6 +64,8 @@ pub struct File {
     pub run: Run,
     /// Directory: the hint for its entries.
     pub ticket: Option<Ticket>,
+    /// Directory: its entries were hinted before it was opened, and have not been read.
+    pub was_hinted: bool,
     /// Directory: its entries were predicted, or have been read to the end.
     pub ended: bool,
     /// Directory: `real` only names it, and is opened at the first look at its entries.
@@ -82,6 +84,7 @@ const CLOSED: File = File {
     number: 0,
     run: Run::NONE,
     ticket: None,
+    was_hinted: false,
     ended: false,
     named_only: false,
 };

@@ -322,6 +322,13 @@ pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length:
     Some(Ticket(index))
 }
 
+/// As [`path`] without a wait: `None` while the queue is full, too.
+pub fn path_if_room(state: &mut State, kind: PathHint, path: &[u8]) -> Option<Ticket> {
+    let next = state.slot.path_next.load(Relaxed) % PATH_CELLS as u32;
+    let is_free = state.slot.paths.get(next as usize)?.state.load(Relaxed) == CELL_FREE;
+    if is_free { self::path(state, kind, path, 0, 0) } else { None }
+}
+
 /// Whether the executor has carried the hint for a directory out, waiting for at most `microseconds`.
 pub fn carried_out(state: &State, ticket: Ticket, microseconds: u64) -> bool {
     let Some(cell) = state.slot.paths.get(ticket.0 as usize) else { return false };

@@ -1,9 +1,10 @@
 //! Entries of directories, which tell whether a cold path exists, and whether it is a directory.
 //!
 //! As a rule the program has just read the directory that a cold path is in. Its entries are resident, but the inodes that
-//! they name are not. A program that visits one directory of it visits the others too, so they are hinted together.
+//! they name are not. A program that visits one directory of it visits the others too, so those after it are hinted with it,
+//! as many as the executor takes at once. The next ones are hinted with the first that was not.
 
-use forebay_protocol::layout::PathHint;
+use forebay_protocol::layout::{PATH_CELLS, PathHint};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::Turn;
@@ -13,8 +14,8 @@ use super::descriptors::FileIndex;
 use super::{State, hints, kernel, paths, touch_program};
 
 const ENTRIES_MAX: usize = 16384;
-/// Directories below one directory that are hinted.
-const HINTED_MAX: usize = 512;
+/// Directories opened, after which the executor's queue is filled up: half of it is free then.
+const OPENED_MAX: u32 = PATH_CELLS as u32 / 2;
 /// Most of a directory that is looked through, in buffers.
 const BUFFERS_MAX: usize = 32;
 const BUFFER_BYTES: usize = 32 << 10;
@@ -39,38 +40,50 @@ pub enum Entry {
     Unknown,
 }
 
-/// Paths that were seen in directories, by their hashes: bit 1 set for a directory. A directory that was looked
-/// through whole is in it with its path and a slash.
+/// Paths that were seen in directories, by their hashes with marks in the lowest bits. What is known of a directory's listing is
+/// under its path and a slash.
 pub struct Listed {
     paths: [u64; ENTRIES_MAX],
     /// Entries seen.
     entries: u64,
     /// The program visits directories that it found in others.
-    pub descends: bool,
+    descends: bool,
+    /// Directories that it has opened since siblings were last hinted.
+    opened: u32,
 }
 
-const IS_DIRECTORY: u64 = 2;
+const IS_DIRECTORY: u64 = 1;
+/// The executor was told of the directory.
+const IS_HINTED: u64 = 2;
+/// The listing was looked through whole.
+const IS_WHOLE: u64 = 1;
+/// The program has opened a directory that the listing has.
+const IS_ENTERED: u64 = 2;
+const MARKS: u64 = 3;
 
 impl Listed {
     fn hash(path: &[u8]) -> u64 {
-        Signature::call(0).bytes(path).value() & !IS_DIRECTORY
+        Signature::call(0).bytes(path).value() & !MARKS
     }
 
     fn place(&mut self, hash: u64) -> Option<&mut u64> {
         self.paths.get_mut((hash >> 20) as usize % ENTRIES_MAX)
     }
 
-    fn add(&mut self, path: &[u8], directory: bool) {
+    /// Adds marks to what is known of a path.
+    fn add(&mut self, path: &[u8], marks: u64) {
         let hash = Self::hash(path);
         if let Some(place) = self.place(hash) {
-            *place = hash | if directory { IS_DIRECTORY } else { 0 };
+            let known = if *place & !MARKS == hash { *place & MARKS } else { 0 };
+            *place = hash | known | marks;
         }
     }
 
-    fn get(&mut self, path: &[u8]) -> Option<bool> {
+    /// The marks of a path that is known.
+    fn get(&mut self, path: &[u8]) -> Option<u64> {
         let hash = Self::hash(path);
         let found = *self.place(hash)?;
-        (found & !IS_DIRECTORY == hash).then_some(found & IS_DIRECTORY != 0)
+        (found & !MARKS == hash).then_some(found & MARKS)
     }
 }
 
@@ -156,40 +169,66 @@ unsafe fn length_before(buffer: usize, length: usize, place: u64) -> Option<usiz
     None
 }
 
-/// What the directory that `path` is in tells of it. Where it is a directory, it and its siblings have been hinted.
+/// What the directory that `path` is in tells of it. Where it is a directory, it has been hinted.
 pub fn look(state: &mut State, path: &[u8]) -> Entry {
-    let Some(slash) = path.iter().rposition(|&byte| byte == b'/') else { return Entry::Unknown };
-    let parent = path.get(..slash + 1).unwrap_or_default();
-    let name = path.get(slash + 1..).unwrap_or_default();
-    if parent.len() < 2 || matches!(name, b"" | b"." | b"..") {
-        return Entry::Unknown;
+    let Some(parent) = parent(path) else { return Entry::Unknown };
+    let is_whole = |state: &mut State| state.listed.get(parent).is_some_and(|marks| marks & IS_WHOLE != 0);
+    if !is_whole(state) && scan(state, parent, None) {
+        state.listed.add(parent, IS_WHOLE);
     }
-    let mut whole = state.listed.get(parent);
-    if whole.is_none() {
-        whole = scan(state, parent, false).then_some(false);
-        if whole.is_some() {
-            state.listed.add(parent, false);
-        }
-    }
-    match (state.listed.get(path), whole) {
-        (Some(true), hinted) => {
+    match state.listed.get(path) {
+        Some(marks) if marks & IS_DIRECTORY != 0 => {
             state.listed.descends = true;
-            if hinted != Some(true) {
-                // The mark of a directory whose directories have been hinted.
-                state.listed.add(parent, true);
-                let _ = scan(state, parent, true);
-            }
+            let _ = enter(state, path);
             Entry::Directory
         }
-        (Some(false), _) => Entry::Other,
+        Some(_) => Entry::Other,
         // Other paths may have taken the places of its entries.
-        (None, Some(_)) if state.listed.entries < ENTRIES_MAX as u64 / 16 => Entry::Absent,
-        _ => Entry::Unknown,
+        None if is_whole(state) && state.listed.entries < ENTRIES_MAX as u64 / 16 => Entry::Absent,
+        None => Entry::Unknown,
     }
 }
 
-/// Reads a directory that is cached; whether it was read to its end.
-fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
+/// How the entries of a directory that the program opens come into memory.
+pub enum Hinted {
+    /// With those of a sibling.
+    Before,
+    /// By this hint, if the executor's queue had a place.
+    Now(Option<hints::Ticket>),
+}
+
+/// The program opens a directory, whose entries are hinted. Where it is not the first one of its parent, so are those of the
+/// directories after it, as many as the executor's queue has room for.
+pub fn enter(state: &mut State, path: &[u8]) -> Hinted {
+    let marks = state.listed.get(path).unwrap_or(0);
+    let hinted = if marks & IS_HINTED != 0 {
+        Hinted::Before
+    } else {
+        let ticket = hints::path(state, PathHint::Directory, path, 0, 0);
+        state.listed.add(path, IS_DIRECTORY | IS_HINTED);
+        Hinted::Now(ticket)
+    };
+    let Some(parent) = parent(path) else { return hinted };
+    let is_first = state.listed.get(parent).is_none_or(|marks| marks & IS_ENTERED == 0);
+    state.listed.add(parent, IS_ENTERED);
+    state.listed.opened += 1;
+    state.listed.descends |= !is_first;
+    if state.listed.descends && (matches!(hinted, Hinted::Now(_)) || state.listed.opened >= OPENED_MAX) {
+        state.listed.opened = 0;
+        let _ = scan(state, parent, Some(path));
+    }
+    hinted
+}
+
+/// The directory that a path is in, with its slash.
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    let (parent, name) = path.split_at_checked(slash + 1)?;
+    (parent.len() >= 2 && !matches!(name, b"" | b"." | b"..")).then_some(parent)
+}
+
+/// Reads a directory that is cached; whether it was read to its end. Directories in it after `from` are hinted.
+fn scan(state: &mut State, parent: &[u8], from: Option<&[u8]>) -> bool {
     let mut path = PathBuffer::<{ paths::BYTES }>::new();
     if !path.push(parent) {
         return false;
@@ -209,6 +248,7 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
         }
         let mut ended = false;
         let mut sure = true;
+        let mut hinting = from.map_or(Hinting::Off, Hinting::After);
         for _ in 0..BUFFERS_MAX {
             let read = sys!(n::__NR_getdents64, directory, buffer, BUFFER_BYTES);
             let Ok(length) = usize::try_from(read) else { break };
@@ -216,7 +256,7 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
                 ended = true;
                 break;
             }
-            sure &= note(state, parent, buffer, length, hint);
+            sure &= note(state, parent, buffer, length, &mut hinting);
         }
         kernel::close(directory);
         ended && sure
@@ -231,22 +271,33 @@ fn scan(state: &mut State, parent: &[u8], hint: bool) -> bool {
 pub unsafe fn note_listed(state: &mut State, descriptor: usize, buffer: usize, length: usize) {
     let mut base = PathBuffer::<{ paths::BYTES }>::new();
     if paths::directory_path(state, descriptor, &mut base) && base.push(b"/") {
-        let descends = state.listed.descends;
+        let mut hinting = if state.listed.descends { Hinting::On } else { Hinting::Off };
         // SAFETY: the caller's.
-        let _ = unsafe { note(state, base.as_bytes(), buffer, length, descends) };
-        if descends {
-            state.listed.add(base.as_bytes(), true);
-        }
+        let _ = unsafe { note(state, base.as_bytes(), buffer, length, &mut hinting) };
     }
+}
+
+/// Which directories are hinted that a listing has.
+enum Hinting<'a> {
+    On,
+    /// Those after this path.
+    After(&'a [u8]),
+    /// None, or no more: the executor has enough.
+    Off,
 }
 
 /// Whether the kind of every entry was told.
 ///
 /// # Safety
 /// As [`note_listed`].
-unsafe fn note(state: &mut State, parent: &[u8], buffer: usize, length: usize, hint: bool) -> bool {
+unsafe fn note(
+    state: &mut State,
+    parent: &[u8],
+    buffer: usize,
+    length: usize,
+    hinting: &mut Hinting<'_>,
+) -> bool {
     let mut at = 0;
-    let mut hinted = 0;
     let mut sure = true;
     while at + NAME_AT < length {
         let mut path = PathBuffer::<{ paths::BYTES }>::new();
@@ -271,10 +322,19 @@ unsafe fn note(state: &mut State, parent: &[u8], buffer: usize, length: usize, h
             continue;
         }
         state.listed.entries += 1;
-        state.listed.add(path.as_bytes(), kind == TYPE_DIRECTORY);
-        if hint && kind == TYPE_DIRECTORY && hinted < HINTED_MAX {
-            hinted += 1;
-            let _ = hints::path(state, PathHint::Directory, path.as_bytes(), 0, 0);
+        let path = path.as_bytes();
+        state.listed.add(path, if kind == TYPE_DIRECTORY { IS_DIRECTORY } else { 0 });
+        match hinting {
+            Hinting::After(before) if *before == path => *hinting = Hinting::On,
+            Hinting::On if kind == TYPE_DIRECTORY => {
+                let is_hinted = state.listed.get(path).is_some_and(|marks| marks & IS_HINTED != 0);
+                if !is_hinted && hints::path_if_room(state, PathHint::Directory, path).is_none() {
+                    *hinting = Hinting::Off;
+                } else {
+                    state.listed.add(path, IS_HINTED);
+                }
+            }
+            _ => {}
         }
     }
     sure

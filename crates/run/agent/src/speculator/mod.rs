@@ -328,6 +328,7 @@ const ARGUMENT_BYTES: usize = 4096;
 
 const MARK_SITE_SHIFT: u32 = 48;
 const MARK_BYTES_SHIFT: u32 = 8;
+const MARK_BYTES: u64 = (mark::EARLIER >> MARK_BYTES_SHIFT) - 1;
 /// One more than the index of the hint's device; 0 where that is unknown.
 const MARK_DEVICE_SHIFT: u32 = 2;
 const MARK_DEVICES: u64 = (mark::SEQUENTIAL >> MARK_DEVICE_SHIFT) - 1;
@@ -335,10 +336,8 @@ const _: () = assert!(DEVICES as u64 <= MARK_DEVICES && mark::SEQUENTIAL < 1 << 
 
 /// Mark of a log entry: how many bytes it hinted, if any, and the call site of its predicted value.
 fn make_mark(hinted_bytes: Option<usize>, predicting: Option<u32>) -> u64 {
-    let hinted = hinted_bytes.map_or(0, |bytes| {
-        mark::HINTED
-            | ((bytes as u64) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)) << MARK_BYTES_SHIFT
-    });
+    let hinted =
+        hinted_bytes.map_or(0, |bytes| mark::HINTED | ((bytes as u64) & MARK_BYTES) << MARK_BYTES_SHIFT);
     let predicted = predicting
         .map_or(0, |site| mark::PREDICTED | u64::from(site as u16).wrapping_add(1) << MARK_SITE_SHIFT);
     hinted | predicted
@@ -361,7 +360,7 @@ pub fn marked_device(mark: u64) -> Option<usize> {
 
 /// Hinted bytes, by the mark of a log entry.
 fn marked_bytes(mark: u64) -> u64 {
-    (mark >> MARK_BYTES_SHIFT) & ((1 << (MARK_SITE_SHIFT - MARK_BYTES_SHIFT)) - 1)
+    (mark >> MARK_BYTES_SHIFT) & MARK_BYTES
 }
 
 /// What to predict at the call site of `call`: the site's index and the strategy.

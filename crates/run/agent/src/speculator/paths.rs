@@ -11,7 +11,7 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
 use super::descriptors::{self, File, FileIndex, Kind, SIZE_PREDICTED};
-use super::listing::{self, Entry};
+use super::listing::{self, Entry, Hinted};
 use super::told::{Claim, Told};
 use super::{State, abandoned, count_predicted, end, hints, kernel, make_mark, predict, touch_program};
 use crate::call::Call;
@@ -568,13 +568,17 @@ unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: u
     let known = unsafe { absolute(state, directory, path, &mut whole) };
     let descriptor = add(state, file);
     let Ok(place) = usize::try_from(descriptor) else { return descriptor };
-    let mut ticket = file.ticket;
-    if known && file.kind == Kind::Directory && !state.listed.descends {
-        ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
+    let (mut ticket, mut was_hinted) = (file.ticket, false);
+    if known && file.kind == Kind::Directory {
+        match listing::enter(state, whole.as_bytes()) {
+            Hinted::Before => was_hinted = true,
+            Hinted::Now(hint) => ticket = hint,
+        }
     }
     let claim = if known { state.told.of(whole.as_bytes()) } else { None };
     if let Some((index, file)) = state.descriptors.file(place) {
         file.ticket = ticket;
+        file.was_hinted = was_hinted;
         file.number = claim.map_or(0, |_| Told::number(whole.as_bytes()));
         if let Some(path) = state.descriptors.path(index)
             && known

@@ -1,5 +1,7 @@
 //! Calls that read: data of files, entries of directories, offsets, copies and mappings.
 
+use core::mem;
+
 use forebay_policy::site::{Kind as SiteKind, Strategy};
 use forebay_protocol::layout::{End, PathHint, file_system, mark};
 use forebay_sigsafe::path::PathBuffer;
@@ -366,7 +368,8 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
     paths::upgrade(state, descriptor, false);
     let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
     let (kind, ended, ticket) = (file.kind, file.ended, file.ticket.take());
-    let (mut hinted, mut predicted) = (None, None);
+    let was_hinted = mem::take(&mut file.was_hinted);
+    let (mut hinted, mut predicted) = (was_hinted.then_some(0), None);
     let mut result = 0;
     if !matches!(kind, Kind::Directory | Kind::UnknownDirectory) {
         return call::error(errno::ENOTDIR);
@@ -402,7 +405,8 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
         }
     }
     if logged {
-        hints::log(state, signatures::read(call), make_mark(hinted, predicted));
+        let earlier = if was_hinted { mark::EARLIER } else { 0 };
+        hints::log(state, signatures::read(call), make_mark(hinted, predicted) | earlier);
     }
     result
 }

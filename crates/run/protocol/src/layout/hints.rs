@@ -30,6 +30,8 @@ pub mod mark {
     pub const PREDICTED: u64 = 2;
     /// The prefetch is of a window in a file that is read in sequence: the kernel's readahead would have begun it early, too.
     pub const SEQUENTIAL: u64 = 1 << 7;
+    /// The prefetch began with an earlier call: where the original was ahead and did not stall, that was why.
+    pub const EARLIER: u64 = 1 << 47;
 }
 
 /// A hint that the executor carries out because it may block.
