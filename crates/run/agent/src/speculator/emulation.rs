@@ -8,7 +8,7 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
 use super::told::Claim;
-use super::{State, end, hints, memory as program_pages, paths, touch_program};
+use super::{State, end, hints, memory as program_pages, paths, touch_program, waits};
 use crate::call::Call;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
@@ -39,6 +39,10 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
                 let count = touch_program(state, lengths);
                 written(state, a, count, call.number as u32 == n::__NR_writev)
             }
+            n::__NR_sendto => written(state, a, c, true),
+            n::__NR_poll | n::__NR_ppoll => waits::poll(state, call),
+            n::__NR_select | n::__NR_pselect6 => waits::select(state, call),
+            n::__NR_epoll_wait | n::__NR_epoll_pwait => waits::epoll(state, call),
             n::__NR_mkdir => made_directory(state, n::AT_FDCWD as usize, a),
             n::__NR_mkdirat => made_directory(state, a, b),
             n::__NR_unlink | n::__NR_rmdir => removed(state, n::AT_FDCWD as usize, a),

@@ -1,8 +1,11 @@
 //! Entries of directories, which tell whether a cold path exists, and whether it is a directory.
 //!
 //! As a rule the program has just read the directory that a cold path is in. Its entries are resident, but the inodes that
-//! they name are not. A program that visits one directory of it visits the others too, so those after it are hinted with it,
-//! as many as the executor takes at once. The next ones are hinted with the first that was not.
+//! they name are not. A program that visits one directory of it visits the others too, so those next to it are hinted with it,
+//! as many as the executor's queue has room for. The next ones are hinted when half of these were visited.
+
+use core::mem;
+use core::ops::Range;
 
 use forebay_protocol::layout::{PATH_CELLS, PathHint};
 use forebay_protocol::signature::Signature;
@@ -50,6 +53,8 @@ pub struct Listed {
     descends: bool,
     /// Directories that it has opened since siblings were last hinted.
     opened: u32,
+    /// The hash of the one before the last.
+    entered: u64,
 }
 
 const IS_DIRECTORY: u64 = 1;
@@ -173,7 +178,7 @@ unsafe fn length_before(buffer: usize, length: usize, place: u64) -> Option<usiz
 pub fn look(state: &mut State, path: &[u8]) -> Entry {
     let Some(parent) = parent(path) else { return Entry::Unknown };
     let is_whole = |state: &mut State| state.listed.get(parent).is_some_and(|marks| marks & IS_WHOLE != 0);
-    if !is_whole(state) && scan(state, parent, None) {
+    if !is_whole(state) && scan(state, parent, &mut Pass::new(0..0)) {
         state.listed.add(parent, IS_WHOLE);
     }
     match state.listed.get(path) {
@@ -197,8 +202,8 @@ pub enum Hinted {
     Now(Option<hints::Ticket>),
 }
 
-/// The program opens a directory, whose entries are hinted. Where it is not the first one of its parent, so are those of the
-/// directories after it, as many as the executor's queue has room for.
+/// The program opens a directory, whose entries are hinted. Where it is not the first one of its parent, so are those of its
+/// siblings.
 pub fn enter(state: &mut State, path: &[u8]) -> Hinted {
     let marks = state.listed.get(path).unwrap_or(0);
     let hinted = if marks & IS_HINTED != 0 {
@@ -213,11 +218,28 @@ pub fn enter(state: &mut State, path: &[u8]) -> Hinted {
     state.listed.add(parent, IS_ENTERED);
     state.listed.opened += 1;
     state.listed.descends |= !is_first;
+    let hash = Listed::hash(path);
+    let before = mem::replace(&mut state.listed.entered, hash);
     if state.listed.descends && (matches!(hinted, Hinted::Now(_)) || state.listed.opened >= OPENED_MAX) {
         state.listed.opened = 0;
-        let _ = scan(state, parent, Some(path));
+        hint_siblings(state, parent, before, hash);
     }
     hinted
+}
+
+/// Hints directories next to the one that the program opens, on the side that it goes on to: after it as a rule, before it where
+/// the one that it opened before comes later in the listing.
+fn hint_siblings(state: &mut State, parent: &[u8], before: u64, opened: u64) {
+    let mut pass = Pass { wanted: [before, opened], ..Pass::new(0..0) };
+    let _ = scan(state, parent, &mut pass);
+    let [before, Some(opened)] = pass.found else { return };
+    let is_backward = before.is_some_and(|before| before > opened);
+    let hinted = if is_backward {
+        opened.saturating_sub(PATH_CELLS as u32)..opened
+    } else {
+        opened + 1..opened + 1 + PATH_CELLS as u32
+    };
+    let _ = scan(state, parent, &mut Pass::new(hinted));
 }
 
 /// The directory that a path is in, with its slash.
@@ -227,8 +249,8 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
     (parent.len() >= 2 && !matches!(name, b"" | b"." | b"..")).then_some(parent)
 }
 
-/// Reads a directory that is cached; whether it was read to its end. Directories in it after `from` are hinted.
-fn scan(state: &mut State, parent: &[u8], from: Option<&[u8]>) -> bool {
+/// Reads a directory that is cached; whether it was read to its end.
+fn scan(state: &mut State, parent: &[u8], pass: &mut Pass) -> bool {
     let mut path = PathBuffer::<{ paths::BYTES }>::new();
     if !path.push(parent) {
         return false;
@@ -248,7 +270,6 @@ fn scan(state: &mut State, parent: &[u8], from: Option<&[u8]>) -> bool {
         }
         let mut ended = false;
         let mut sure = true;
-        let mut hinting = from.map_or(Hinting::Off, Hinting::After);
         for _ in 0..BUFFERS_MAX {
             let read = sys!(n::__NR_getdents64, directory, buffer, BUFFER_BYTES);
             let Ok(length) = usize::try_from(read) else { break };
@@ -256,7 +277,7 @@ fn scan(state: &mut State, parent: &[u8], from: Option<&[u8]>) -> bool {
                 ended = true;
                 break;
             }
-            sure &= note(state, parent, buffer, length, &mut hinting);
+            sure &= note(state, parent, buffer, length, pass);
         }
         kernel::close(directory);
         ended && sure
@@ -271,32 +292,55 @@ fn scan(state: &mut State, parent: &[u8], from: Option<&[u8]>) -> bool {
 pub unsafe fn note_listed(state: &mut State, descriptor: usize, buffer: usize, length: usize) {
     let mut base = PathBuffer::<{ paths::BYTES }>::new();
     if paths::directory_path(state, descriptor, &mut base) && base.push(b"/") {
-        let mut hinting = if state.listed.descends { Hinting::On } else { Hinting::Off };
+        let hinted = if state.listed.descends { 0..PATH_CELLS as u32 } else { 0..0 };
         // SAFETY: the caller's.
-        let _ = unsafe { note(state, base.as_bytes(), buffer, length, &mut hinting) };
+        let _ = unsafe { note(state, base.as_bytes(), buffer, length, &mut Pass::new(hinted)) };
     }
 }
 
-/// Which directories are hinted that a listing has.
-enum Hinting<'a> {
-    On,
-    /// Those after this path.
-    After(&'a [u8]),
-    /// None, or no more: the executor has enough.
-    Off,
+/// One pass through a listing.
+struct Pass {
+    /// Directories seen.
+    directories: u32,
+    /// Hashes of directories that are looked for, and which ones in the listing they are.
+    wanted: [u64; 2],
+    found: [Option<u32>; 2],
+    /// Which ones are hinted, while the executor's queue has room.
+    hinted: Range<u32>,
+}
+
+impl Pass {
+    const fn new(hinted: Range<u32>) -> Self {
+        Self { directories: 0, wanted: [0; 2], found: [None; 2], hinted }
+    }
+
+    /// The next directory is at `path`.
+    fn directory(&mut self, state: &mut State, path: &[u8]) {
+        let number = self.directories;
+        self.directories += 1;
+        let hash = Listed::hash(path);
+        for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
+            if *wanted == hash {
+                *found = Some(number);
+            }
+        }
+        if !self.hinted.contains(&number)
+            || state.listed.get(path).is_some_and(|marks| marks & IS_HINTED != 0)
+        {
+            return;
+        }
+        match hints::path_if_room(state, PathHint::Directory, path) {
+            Some(_) => state.listed.add(path, IS_HINTED),
+            None => self.hinted = 0..0,
+        }
+    }
 }
 
 /// Whether the kind of every entry was told.
 ///
 /// # Safety
 /// As [`note_listed`].
-unsafe fn note(
-    state: &mut State,
-    parent: &[u8],
-    buffer: usize,
-    length: usize,
-    hinting: &mut Hinting<'_>,
-) -> bool {
+unsafe fn note(state: &mut State, parent: &[u8], buffer: usize, length: usize, pass: &mut Pass) -> bool {
     let mut at = 0;
     let mut sure = true;
     while at + NAME_AT < length {
@@ -324,17 +368,8 @@ unsafe fn note(
         state.listed.entries += 1;
         let path = path.as_bytes();
         state.listed.add(path, if kind == TYPE_DIRECTORY { IS_DIRECTORY } else { 0 });
-        match hinting {
-            Hinting::After(before) if *before == path => *hinting = Hinting::On,
-            Hinting::On if kind == TYPE_DIRECTORY => {
-                let is_hinted = state.listed.get(path).is_some_and(|marks| marks & IS_HINTED != 0);
-                if !is_hinted && hints::path_if_room(state, PathHint::Directory, path).is_none() {
-                    *hinting = Hinting::Off;
-                } else {
-                    state.listed.add(path, IS_HINTED);
-                }
-            }
-            _ => {}
+        if kind == TYPE_DIRECTORY {
+            pass.directory(state, path);
         }
     }
     sure

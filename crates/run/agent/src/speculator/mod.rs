@@ -18,6 +18,7 @@ mod reads;
 mod sequential;
 mod shared;
 mod told;
+mod waits;
 
 pub use hints::device;
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
