@@ -502,6 +502,12 @@ fn speculation_takes_place_where_contents_tell_how_much_is_read() {
     takes_place("speculation_takes_place_where_contents_tell_how_much_is_read", "sized_by_contents");
 }
 
+/// Output is taken at once as a rule, and a wait for it ends no speculation.
+#[test]
+fn speculation_takes_place_where_a_program_waits_for_output() {
+    takes_place("speculation_takes_place_where_a_program_waits_for_output", "waits_for_output");
+}
+
 /// More hints are used than by luck, of 160 cold reads that the guest makes.
 fn takes_place(name: &str, program: &str) {
     // Of 160 cold reads.
