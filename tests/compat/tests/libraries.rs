@@ -10,6 +10,8 @@ use forebay_lab::{Profile, SlowDisk};
 
 /// It needs some thirty libraries, in several levels.
 const PROGRAM: &str = "/usr/bin/curl";
+/// Not one of a version manager's scripts.
+const PYTHON: &str = "/usr/bin/python3";
 const LIBRARIES_MIN: f64 = 10.0;
 const DISK_BYTES: u64 = 256 << 20;
 
@@ -22,16 +24,18 @@ fn libraries() -> io::Result<Vec<String>> {
     Ok(paths.filter(is_ours).map(str::to_owned).collect())
 }
 
-/// Copies the program and its libraries.
+/// Copies the program and its libraries, and these once more as modules.
 fn fill(folder: &Path) -> io::Result<()> {
     let _ = fs::copy(PROGRAM, folder.join("program"))?;
-    libraries()?.iter().try_for_each(|path| {
+    fs::create_dir(folder.join("modules"))?;
+    libraries()?.iter().enumerate().try_for_each(|(number, path)| {
         let name = Path::new(path).file_name().unwrap_or_default();
-        fs::copy(path, folder.join(name)).map(drop)
+        fs::copy(path, folder.join(name))?;
+        fs::copy(path, folder.join(format!("modules/{number}.so"))).map(drop)
     })
 }
 
-/// `argv` of the program at a path, run from a slow disk with its libraries: some run finds these not in memory, and reads them ahead.
+/// `argv` of a program with the folder on a slow disk: some run finds libraries in there not in memory, and reads them ahead.
 fn are_read_ahead(name: &'static str, argv: impl Fn(&str) -> Vec<String>) {
     if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(name, "both sides run without forebay");
@@ -47,7 +51,7 @@ fn are_read_ahead(name: &'static str, argv: impl Fn(&str) -> Vec<String>) {
     let folder = disk.mount_point().to_str().expect("a plain path").to_owned();
     let run = |side| {
         let _ = disk.make_cold().expect("empty the caches of the slow disk");
-        let case = Case::new(name, argv(&format!("{folder}/program"))).options(&["--no-profile"]);
+        let case = Case::new(name, argv(&folder)).options(&["--no-profile"]);
         case.env("LD_LIBRARY_PATH", &folder).run(side)
     };
     let _ = in_some_run(|| {
@@ -65,12 +69,22 @@ fn are_read_ahead(name: &'static str, argv: impl Fn(&str) -> Vec<String>) {
 
 #[test]
 fn the_libraries_of_a_program_are_read_ahead() {
-    are_read_ahead("libraries_of_program", |program| vec![program.to_owned(), "--version".to_owned()]);
+    are_read_ahead("libraries_of_program", |folder| {
+        vec![format!("{folder}/program"), "--version".to_owned()]
+    });
 }
 
 #[test]
 fn the_libraries_of_what_a_program_executes_are_read_ahead() {
-    are_read_ahead("libraries_of_executed", |program| {
-        vec!["sh".to_owned(), "-c".to_owned(), format!("{program} --version; echo {program}")]
+    are_read_ahead("libraries_of_executed", |folder| {
+        vec!["sh".to_owned(), "-c".to_owned(), format!("{folder}/program --version; echo")]
     });
+}
+
+#[test]
+fn libraries_that_a_program_looks_up_and_loads_are_read_ahead() {
+    let loads = "import ctypes, os, sys\n\
+        for at in sorted(os.scandir(sys.argv[1] + '/modules'), key=lambda at: at.name):\n \
+            print(at.name, os.stat(at.path).st_size, ctypes.CDLL(at.path)._name)";
+    are_read_ahead("libraries_looked_up", |folder| [PYTHON, "-c", loads, folder].map(str::to_owned).to_vec());
 }

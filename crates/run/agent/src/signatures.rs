@@ -82,18 +82,24 @@ pub fn mapping(call: &Call) -> u64 {
 /// # Safety
 /// The path can be read.
 pub unsafe fn path(call: &Call) -> u64 {
+    // SAFETY: the caller's.
+    let (directory, path) = unsafe { path_of(call) };
+    Signature::call(call.number as u64).word(directory as u32 as u64).bytes(path).value()
+}
+
+/// The directory and the path of a call that takes one. Without a path it is empty.
+///
+/// # Safety
+/// The path can be read, for as long as it is used.
+pub unsafe fn path_of<'a>(call: &Call) -> (usize, &'a [u8]) {
     let [a, b, ..] = call.arguments;
     let one = matches!(
         call.number as u32,
         n::__NR_open | n::__NR_creat | n::__NR_stat | n::__NR_lstat | n::__NR_access | n::__NR_readlink
     );
     let (directory, path) = if one { (n::AT_FDCWD as usize, a) } else { (a, b) };
-    let signature = Signature::call(call.number as u64).word(directory as u32 as u64);
-    if path == 0 {
-        return signature.value();
-    }
     // SAFETY: the caller's.
-    signature.bytes(unsafe { text::bytes(path as *const u8) }).value()
+    (directory, if path == 0 { b"" } else { unsafe { text::bytes(path as *const u8) } })
 }
 
 /// Takes note that the call with this signature has opened a descriptor.

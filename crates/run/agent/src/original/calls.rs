@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
 use crate::timing::Period;
-use crate::{accesses, given_up, held, process, role, session, signatures, speculator, timing};
+use crate::{accesses, cold_program, given_up, held, process, role, session, signatures, speculator, timing};
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
@@ -112,12 +112,25 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
     unsafe { accesses::looked_up(call, class, result) };
     if left {
         // SAFETY: the call has just been made.
+        unsafe { tell_of_library(call, result) };
+        // SAFETY: above.
         let is_given_up = unsafe { given_up::after(call, class, result, None) };
         if !passes_over(None, is_given_up) {
             stalled(None, Match::NoSpeculator, None, !is_given_up);
         }
     }
     result
+}
+
+/// What was found may be a library, which may not be in memory: while the program waits for devices.
+///
+/// # Safety
+/// `call` has just been made, with this result.
+unsafe fn tell_of_library(call: &Call, result: isize) {
+    if result >= 0 {
+        // SAFETY: the kernel has just read the path.
+        cold_program::found(unsafe { signatures::path_of(call) }.1);
+    }
 }
 
 /// # Safety
@@ -128,6 +141,8 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
     let (result, slow) = unsafe { timing::execute_timed(call) };
     // SAFETY: the call has just been made.
     unsafe { accesses::looked_up(call, class, result) };
+    // SAFETY: the call has just been made.
+    unsafe { tell_of_library(call, result) };
     let mut matched = Match::NoSpeculator;
     // A call on the descriptor itself is none on a path.
     let on_path =

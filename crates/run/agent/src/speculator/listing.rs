@@ -50,7 +50,7 @@ pub struct Listed {
     /// Entries seen.
     entries: u64,
     /// The program visits directories that it found in others.
-    descends: bool,
+    pub descends: bool,
     /// Directories that it has opened since siblings were last hinted.
     opened: u32,
     /// The hash of the one before the last.
@@ -216,6 +216,13 @@ pub fn enter(state: &mut State, path: &[u8]) -> Hinted {
     let Some(parent) = parent(path) else { return hinted };
     let is_first = state.listed.get(parent).is_none_or(|marks| marks & IS_ENTERED == 0);
     state.listed.add(parent, IS_ENTERED);
+    if state.paths.on_remote {
+        // Each pass through a listing is some requests.
+        if is_first {
+            let _ = scan(state, parent, &mut Pass::new(0..PATH_CELLS as u32));
+        }
+        return hinted;
+    }
     state.listed.opened += 1;
     state.listed.descends |= !is_first;
     let hash = Listed::hash(path);
@@ -292,9 +299,13 @@ fn scan(state: &mut State, parent: &[u8], pass: &mut Pass) -> bool {
 pub unsafe fn note_listed(state: &mut State, descriptor: usize, buffer: usize, length: usize) {
     let mut base = PathBuffer::<{ paths::BYTES }>::new();
     if paths::directory_path(state, descriptor, &mut base) && base.push(b"/") {
-        let hinted = if state.listed.descends { 0..PATH_CELLS as u32 } else { 0..0 };
+        let descends = state.listed.descends;
+        let hinted = if descends { 0..PATH_CELLS as u32 } else { 0..0 };
         // SAFETY: the caller's.
         let _ = unsafe { note(state, base.as_bytes(), buffer, length, &mut Pass::new(hinted)) };
+        if descends {
+            state.listed.add(base.as_bytes(), IS_WHOLE | IS_ENTERED);
+        }
     }
 }
 

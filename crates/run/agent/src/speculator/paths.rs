@@ -33,7 +33,7 @@ pub struct Paths {
     /// Whether cold paths are looked up here or by the executor.
     own_look_ups: OwnLookUps,
     /// Whether the last file that was found is on a remote file system, and that is asked for nothing any more.
-    on_remote: bool,
+    pub on_remote: bool,
     on_closed: bool,
     /// Whether that file system loses the data of a file that is opened again.
     pub forgets_data: bool,
@@ -570,9 +570,16 @@ unsafe fn add_with_path(state: &mut State, file: File, directory: usize, path: u
     let Ok(place) = usize::try_from(descriptor) else { return descriptor };
     let (mut ticket, mut was_hinted) = (file.ticket, false);
     if known && file.kind == Kind::Directory {
-        match listing::enter(state, whole.as_bytes()) {
-            Hinted::Before => was_hinted = true,
-            Hinted::Now(hint) => ticket = hint,
+        // A listing of a remote file system brings nothing of its folders into memory.
+        if state.paths.on_remote {
+            if !state.listed.descends {
+                ticket = hints::path(state, PathHint::Directory, whole.as_bytes(), 0, 0);
+            }
+        } else {
+            match listing::enter(state, whole.as_bytes()) {
+                Hinted::Before => was_hinted = true,
+                Hinted::Now(hint) => ticket = hint,
+            }
         }
     }
     let claim = if known { state.told.of(whole.as_bytes()) } else { None };

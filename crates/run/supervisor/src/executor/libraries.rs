@@ -2,10 +2,11 @@
 //! The executor examines many at a time, and reads ahead what the loader and the first instructions touch.
 
 mod elf;
+mod loaded;
 mod search;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     env,
     os::fd::BorrowedFd,
     path::Path,
@@ -21,6 +22,7 @@ use rustix::io::pread;
 
 use self::{
     elf::Code,
+    loaded::Loaded,
     search::{Search, Searched},
 };
 use super::{Done, Fetch, Job, Origin, Wanted, replay::in_chunks, wake};
@@ -64,6 +66,8 @@ pub struct Libraries {
 struct State {
     search: Search,
     is_begun: bool,
+    /// By processes, what came of the libraries that they have looked up.
+    loaded: HashMap<u32, Loaded>,
     /// Programs, and what they need.
     files: Vec<File>,
     /// Paths of the programs, and names of the libraries.
@@ -112,8 +116,11 @@ impl Libraries {
         }
         let mut state = self.state();
         if state.is_begun {
-            let told = self.channel.header().libraries.programs.iter().filter_map(take_program);
-            told.for_each(|(path, process)| state.begin(path, process));
+            for told in self.channel.header().libraries.programs.iter().filter_map(Told::take) {
+                if !told.is_library || state.loaded.entry(told.process).or_default().may_add(&told) {
+                    state.begin(told.path, told.process);
+                }
+            }
         }
         let Next { file, process, fetch } = state.next()?;
         state.jobs += 1;
@@ -168,18 +175,27 @@ impl Libraries {
     }
 }
 
-/// A program that an agent told of, out of untrusted memory.
-fn take_program(cell: &ProgramCell) -> Option<(Arc<[u8]>, u32)> {
-    if cell.state.load(Acquire) != CELL_READY {
-        return None;
+/// A program or library that an agent told of.
+struct Told {
+    path: Arc<[u8]>,
+    process: u32,
+    is_library: bool,
+}
+
+impl Told {
+    /// Out of untrusted memory.
+    fn take(cell: &ProgramCell) -> Option<Self> {
+        if cell.state.load(Acquire) != CELL_READY {
+            return None;
+        }
+        let length = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES);
+        let path: Option<Arc<[u8]>> =
+            length.map(|length| cell.path[..length].iter().map(|byte| byte.load(Relaxed)).collect());
+        let (process, is_library) = (cell.process.load(Relaxed), cell.is_library.load(Relaxed) != 0);
+        cell.state.store(CELL_FREE, Release);
+        let path = path.filter(|path| path.first() == Some(&b'/') && !path.contains(&0))?;
+        Some(Self { path, process, is_library })
     }
-    let length = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES);
-    let path: Option<Arc<[u8]>> =
-        length.map(|length| cell.path[..length].iter().map(|byte| byte.load(Relaxed)).collect());
-    let process = cell.process.load(Relaxed);
-    cell.state.store(CELL_FREE, Release);
-    let path = path.filter(|path| path.first() == Some(&b'/') && !path.contains(&0))?;
-    Some((path, process))
 }
 
 /// What is to be done next.
