@@ -157,9 +157,11 @@ scripts! {
     rsync_copies_and_updates: sources, "sh",
         "rsync -aH src/ copy && rsync -a --checksum --delete --itemize-changes src/module1/ copy/module2/ && rsync -rn --stats src/ copy | head -3"
         => needs(&["rsync"]).cold_names();
+    // The archive has a file of two names under the one that borg comes to first, by the numbers of inodes.
     borg_makes_a_backup: sources, "sh",
         "export BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes BORG_BASE_DIR=$HOME/borg; borg init -e none r && \
-         borg create --timestamp 2001-01-01T00:00:00 r::one src && borg list --format '{mode} {size} {path}{NL}' r::one | sort && \
+         borg create --timestamp 2001-01-01T00:00:00 r::one src && borg list --format '{mode} {size} {path}{NL}' r::one | \
+         grep -v -e src/hard -e module0/part1 | sort && \
          mkdir back && cd back && borg extract ../r::one && cd .. && diff -r src back/src; echo $?; rm -rf r"
         => needs(&["borg"]).cold_names().seconds(60);
     restic_makes_a_backup: sources, "sh",
