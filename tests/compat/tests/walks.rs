@@ -52,7 +52,7 @@ fn most_of_many_small_folders_are_in_memory_when_a_walk_comes_to_them() {
             if starved == STARVED_RUNS { Ok(false) } else { Err(format!("{argv:?}: {:?}", outcome.totals())) }
         });
         if !seen {
-            return skip(NAME, "other processes leave speculators no processor");
+            return skip(NAME, "other programs take the processors all the time");
         }
     }
 }
