@@ -34,6 +34,8 @@ const NUMBER_FIRST: u64 = 1 << 62;
 const C_LIBRARY: &[u8] = b"/libc.so.6";
 /// Libraries of a run, at most.
 const LIBRARIES_MAX: usize = 4096;
+/// Processes whose libraries are remembered, most of which have ended when there are so many.
+const PROCESSES_MAX: usize = 256;
 
 /// What an ELF file needs of the loader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl Libraries {
         let mut state = self.state();
         if state.is_begun {
             for told in self.channel.header().libraries.programs.iter().filter_map(Told::take) {
-                if !told.is_library || state.loaded.entry(told.process).or_default().may_add(&told) {
+                if !told.is_library || state.may_be_loaded(&told) {
                     state.begin(told.path, told.process);
                 }
             }
@@ -213,6 +215,14 @@ impl State {
             self.in_memory = 0;
             self.add([path].into(), Searched::default(), process);
         }
+    }
+
+    /// Whether the library is to be read ahead, by what its process has loaded so far.
+    fn may_be_loaded(&mut self, told: &Told) -> bool {
+        if self.loaded.len() >= PROCESSES_MAX {
+            self.loaded.clear();
+        }
+        self.loaded.entry(told.process).or_default().may_add(told)
     }
 
     fn add(&mut self, paths: VecDeque<Arc<[u8]>>, inherited: Searched, process: u32) {
