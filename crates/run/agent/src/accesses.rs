@@ -248,7 +248,7 @@ unsafe fn executed(log: &AccessLog, directory: usize, path: *const u8) {
         // A program of more rights is left out.
         let is_plain = |stat: &n::stat| stat.st_mode & (n::S_ISUID | n::S_ISGID) == 0;
         if let Some(found) = attributes::of(file).filter(is_plain) {
-            record_file(log, place, &found);
+            record_file(log, 0, place, &found);
         }
     });
 }
@@ -287,7 +287,7 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
     } else if let (0, Some(Place { place, is_new: true, .. })) = (result, place) {
         // SAFETY: the caller's.
         if let Some(told) = unsafe { soon_forgotten(call) } {
-            record_file(log, place, &told);
+            record_file(log, 0, place, &told);
         }
     }
 }
@@ -336,7 +336,7 @@ unsafe fn has_made(call: &Call) -> bool {
 fn opened(log: &AccessLog, descriptor: usize, place: Option<Place<'_>>) {
     if let Some(Place { place, .. }) = place.filter(Place::is_first) {
         timing::attend(ATTENTION_CALLS);
-        identify(log, place, descriptor as isize);
+        identify(log, now(log), place, descriptor as isize);
     }
     if let Some(descriptor) = DESCRIPTORS.get(descriptor) {
         descriptor.name.store(place.map_or(0, |place| place.place), Relaxed);
@@ -510,7 +510,7 @@ fn name_of(log: &AccessLog, descriptor: usize) -> Option<u32> {
     let length = unsafe { sys!(n::__NR_readlink, link.as_ptr(), text.as_mut_ptr(), PATH_BYTES_MAX) };
     let named = name(log, text.get(..usize::try_from(length).ok()?)?)?;
     if named.is_first() {
-        identify(log, named.place, descriptor as isize);
+        identify(log, 0, named.place, descriptor as isize);
     }
     Some(named.place)
 }
@@ -550,25 +550,25 @@ pub fn name_of_mapped(log: &AccessLog, path: &[u8]) -> Option<u32> {
         let (directory, bytes) = (n::AT_FDCWD, size_of::<n::open_how>());
         // SAFETY: a terminated path, and a structure as large as the call is told.
         let found = unsafe { sys!(n::__NR_openat2, directory, text.as_ptr(), &raw const how, bytes) };
-        with_closed(found, |file| identify(log, named.place, file));
+        with_closed(found, |file| identify(log, 0, named.place, file));
     }
     Some(named.place)
 }
 
 /// Records what the file of a descriptor is.
-fn identify(log: &AccessLog, place: u32, descriptor: isize) {
+fn identify(log: &AccessLog, opened: u32, place: u32, descriptor: isize) {
     if let Some(found) = attributes::of(descriptor) {
-        record_file(log, place, &found);
+        record_file(log, opened, place, &found);
     }
 }
 
-/// Records what a file is, if it is a regular one.
-fn record_file(log: &AccessLog, place: u32, found: &n::stat) {
+/// Records what a file is, if it is a regular one, and when it was opened, if it was.
+fn record_file(log: &AccessLog, opened: u32, place: u32, found: &n::stat) {
     if found.st_mode & n::S_IFMT == n::S_IFREG {
         let mtime_ns = (found.st_mtime as i64).saturating_mul(1_000_000_000);
         let mtime_ns = mtime_ns.saturating_add(found.st_mtime_nsec as i64);
         let (dev, ino, size) = (found.st_dev, found.st_ino, found.st_size as u64);
-        log.append_attributes(place, &Attributes { dev, ino, size, mtime_ns });
+        log.append_attributes(opened, place, &Attributes { dev, ino, size, mtime_ns });
     }
 }
 

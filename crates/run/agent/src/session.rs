@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_policy::account::Account;
+use forebay_policy::price::NEIGHBOUR_WAIT_US;
 use forebay_policy::program;
 use forebay_protocol::access_log::AccessLog;
 use forebay_protocol::layout::{
@@ -115,6 +116,20 @@ pub fn ring(header: &Header) {
         // SAFETY: the word is in the header.
         let _ = unsafe { sys!(n::__NR_futex, &raw const header.doorbell, n::FUTEX_WAKE, 1) };
     }
+}
+
+/// Tells the executor that this process has waited for a file. It reads neighbours of files ahead, where waits are long enough.
+pub fn tell_of_wait(ticks: u64) {
+    let Some(header) = header() else { return };
+    let ticks_per_us = header.ticks_per_second.load(Ordering::Relaxed) / 1_000_000;
+    if ticks < NEIGHBOUR_WAIT_US.saturating_mul(ticks_per_us) {
+        return;
+    }
+    let neighbours = &header.neighbours;
+    neighbours.slot.store(SLOT_INDEX.load(Ordering::Relaxed) as u32, Ordering::Relaxed);
+    neighbours.wait_ticks.fetch_add(ticks, Ordering::Relaxed);
+    neighbours.waits.fetch_add(1, Ordering::Release);
+    ring(header);
 }
 
 /// The access log, once attached.

@@ -17,6 +17,7 @@ pub mod fault_signals;
 pub mod fork;
 pub mod inflight;
 pub mod lookahead;
+pub mod neighbours;
 pub mod price;
 pub mod program;
 pub mod replay;

@@ -154,6 +154,8 @@ pub enum Record<'a> {
     },
     /// Attributes of a regular file as it was used.
     File {
+        /// When it was opened; 0 where it was used in another way.
+        opened: u32,
         /// Place of the record that names the file.
         file: u32,
         /// The attributes.
@@ -206,9 +208,10 @@ impl<W: AsRef<[AtomicU64]>> AccessLog<W> {
         Some(place as u32 + 1)
     }
 
-    /// Appends attributes of the file that the record at `file` names. Without room they are left out.
+    /// Appends attributes of the file that the record at `file` names. `opened` is when it was opened, or 0. Without room they are
+    /// left out.
     #[inline]
-    pub fn append_attributes(&self, file: u32, attributes: &Attributes) {
+    pub fn append_attributes(&self, opened: u32, file: u32, attributes: &Attributes) {
         let Attributes { dev, ino, size, mtime_ns } = *attributes;
         let Some(place) = self.reserve(FILE_WORDS) else { return };
         let words = self.words.as_ref().get(place..).and_then(|words| words.split_at_checked(FILE_WORDS));
@@ -216,7 +219,7 @@ impl<W: AsRef<[AtomicU64]>> AccessLog<W> {
             for (word, value) in body.iter().zip([dev, ino, size, mtime_ns.cast_unsigned()]) {
                 word.store(value, Relaxed);
             }
-            publish(head, FILE, FILE_WORDS, 0, 0, file);
+            publish(head, FILE, FILE_WORDS, 0, opened, file);
         }
     }
 
@@ -432,7 +435,9 @@ impl<'a> Parts<'a> {
                 end: end & !UNFINISHED,
                 is_unfinished: end & UNFINISHED != 0,
             },
-            Self::File { second, attributes } => Record::File { file: (second >> 32) as u32, attributes },
+            Self::File { second, attributes } => {
+                Record::File { opened: second as u32, file: (second >> 32) as u32, attributes }
+            }
             Self::Path { outcome, second, bytes, body } => {
                 for (chunk, word) in path.chunks_exact_mut(8).zip(body) {
                     chunk.copy_from_slice(&word.load(Relaxed).to_le_bytes());

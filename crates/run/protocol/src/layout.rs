@@ -9,6 +9,7 @@ mod devices;
 mod hints;
 mod libraries;
 mod mappings;
+mod neighbours;
 mod patch_table;
 mod programs;
 pub mod replay;
@@ -30,6 +31,7 @@ pub use self::{
     },
     libraries::{Libraries, PROGRAM_CELLS, ProgramCell},
     mappings::{MAPPINGS, Mapped, Mappings},
+    neighbours::Neighbours,
     patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},
     replay::Replay,
@@ -42,7 +44,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 15;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 16;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -113,6 +115,8 @@ pub struct Header {
     pub replay: Replay,
     /// What is read ahead for the loaders of programs.
     pub libraries: Libraries,
+    /// What is known of neighbours of the files that the program opens.
+    pub neighbours: Neighbours,
     /// The mapped file that is being read ahead.
     pub stream: Stream,
     /// Inode of the supervisor's namespace of processes; 0 where it cannot be known.

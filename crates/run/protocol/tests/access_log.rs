@@ -27,7 +27,7 @@ fn log(blocks: usize) -> Log {
 enum Written {
     Path(Outcome, u32, u32, Vec<u8>),
     Range(Use, u32, u32, u64, u64, bool),
-    File(u32, Attributes),
+    File(u32, u32, Attributes),
 }
 
 impl From<Record<'_>> for Written {
@@ -37,7 +37,7 @@ impl From<Record<'_>> for Written {
             Record::Range { used, at, file, start, end, is_unfinished } => {
                 Self::Range(used, at, file, start, end, is_unfinished)
             }
-            Record::File { file, attributes } => Self::File(file, attributes),
+            Record::File { opened, file, attributes } => Self::File(opened, file, attributes),
         }
     }
 }
@@ -61,9 +61,9 @@ fn append(log: &Log, record: &Written) -> Option<u32> {
             log.mark(place, *is_unfinished);
             Some(place)
         }
-        Written::File(file, attributes) => {
+        Written::File(opened, file, attributes) => {
             let at = log.head.load(Relaxed);
-            log.append_attributes(*file, attributes);
+            log.append_attributes(*opened, *file, attributes);
             let head = log.head.load(Relaxed);
             (head != at).then(|| head as u32 - FILE_WORDS + 1)
         }
@@ -85,8 +85,8 @@ fn any_record() -> impl Strategy<Value = Written> {
         (used, any::<u32>(), any::<u32>(), range, any::<bool>()).prop_map(
             |(used, at, file, (start, end), open)| { Written::Range(used, at, file, start, end, open) }
         ),
-        (any::<u32>(), any::<[u64; 3]>(), any::<i64>()).prop_map(|(file, [dev, ino, size], mtime_ns)| {
-            Written::File(file, Attributes { dev, ino, size, mtime_ns })
+        (any::<[u32; 2]>(), any::<[u64; 3]>(), any::<i64>()).prop_map(|([at, file], [dev, ino, size], mtime_ns)| {
+            Written::File(at, file, Attributes { dev, ino, size, mtime_ns })
         }),
     ]
 }
@@ -129,7 +129,7 @@ proptest! {
         log.mark(place % 1100, true);
         let _ = log.append_path(Outcome::Found, 0, 0, b"path");
         let _ = log.append_range(Use::Read, 0, 0, 1, 2);
-        log.append_attributes(0, &Attributes { dev: 1, ino: 2, size: 3, mtime_ns: 4 });
+        log.append_attributes(0, 0, &Attributes { dev: 1, ino: 2, size: 3, mtime_ns: 4 });
     }
 }
 

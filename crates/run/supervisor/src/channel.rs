@@ -12,7 +12,7 @@ use std::{
 
 use forebay_linux::kernel_text;
 use forebay_policy::price::{CHECKPOINT_US_MIN, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks};
-use forebay_protocol::access_log::AccessLog;
+use forebay_protocol::access_log::{AccessLog, wanted};
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
 };
@@ -90,6 +90,12 @@ impl Channel {
         header.page_price.store(PAGE_PRICE_FIRST, Relaxed);
         header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
         header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
+        if enabled {
+            // For the neighbours of files, whether a profile is recorded or not.
+            let log = channel.access_log();
+            log.since.store(ffi::ticks(), Relaxed);
+            log.wanted.store(wanted::ACCESSES, Relaxed);
+        }
         header.magic.store(MAGIC, Release);
         Ok(channel)
     }

@@ -9,6 +9,7 @@ mod fetch;
 mod follow;
 mod kernel_files;
 mod libraries;
+mod neighbours;
 mod replay;
 mod roots;
 mod stream;
@@ -43,6 +44,7 @@ use crew::{Crew, LOOKS, Place};
 use fetch::{Done, Fetcher};
 use follow::Reach;
 use libraries::Libraries;
+use neighbours::Neighbours;
 use replay::Replay;
 use roots::Root;
 use stream::Stream;
@@ -66,6 +68,7 @@ struct Shared {
     cells: Cells,
     replay: Replay,
     libraries: Libraries,
+    neighbours: Neighbours,
     stream: Stream,
     fetcher: Fetcher,
 }
@@ -104,6 +107,8 @@ pub enum Wanted {
     },
     /// What the file of a program or library says to the dynamic loader.
     Library,
+    /// The names of a directory's files.
+    Names,
 }
 
 /// A file as it was when a run needed it.
@@ -136,6 +141,8 @@ enum Origin {
     /// The loader of a program that this process executes, or this one's for 0; the place of the file that it needs, or none for a
     /// part of one.
     Library { process: u32, file: Option<usize> },
+    /// A folder in which the program opens files, or a file of it.
+    Neighbour(neighbours::Step),
     /// A process that faults through this file.
     Stream { process: u32, inode: u64 },
 }
@@ -167,6 +174,7 @@ impl Executor {
             cells: Cells::new(channel.clone()),
             replay,
             libraries: Libraries::new(channel.clone()),
+            neighbours: Neighbours::new(channel.clone()),
             stream: Stream::new(channel.clone()),
             fetcher: Fetcher::new(channel.clone(), root, depth_first),
             crew: Crew::new(
@@ -256,6 +264,7 @@ fn carry_out(shared: &Arc<Shared>, place: Place, job: &Job) {
         Origin::Slot(_) => {}
         Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
         Origin::Library { file, .. } => shared.libraries.on_done(job, file, done),
+        Origin::Neighbour(step) => shared.neighbours.on_done(step, done),
         Origin::Stream { .. } => shared.stream.on_done(done),
     }
     job.ticket.finish();
@@ -275,13 +284,15 @@ impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
         let foretold = || self.replay.take().or_else(|| self.libraries.take());
-        self.cells.take().or_else(foretold).or_else(|| self.stream.take())
+        let likely = || self.neighbours.take().or_else(|| self.stream.take());
+        self.cells.take().or_else(foretold).or_else(likely)
     }
 
     fn has_ready(&self) -> bool {
         self.cells.has_ready()
             || self.replay.has_ready()
             || self.libraries.has_ready()
+            || self.neighbours.has_ready()
             || self.stream.has_ready()
     }
 }

@@ -188,6 +188,15 @@ impl Statistics {
             );
             details.push(("libraries", libraries));
         }
+        if self.neighbour_files > 0 {
+            let neighbours = format!(
+                "{} read ahead, {} of them needed, {}",
+                thousands(self.neighbour_files),
+                thousands(self.neighbour_files_used),
+                bytes(self.neighbour_bytes as f64)
+            );
+            details.push(("neighbours", neighbours));
+        }
         if self.streams.files > 0 {
             let streams = format!(
                 "{} of large mapped files, {} read, about {} of them used",

@@ -88,6 +88,9 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
         turn_off(Off::NoSlot);
         return;
     };
+    if !matches!(matched, Match::Hinted(_)) {
+        session::tell_of_wait(duration);
+    }
     let Some(account) = session::account() else { return };
     let counters = &slot.counters;
     if let Match::Hinted(stall) = matched {

@@ -51,14 +51,14 @@ pub fn watches_files(call: &Call) -> bool {
     matches!(call.number as u32, n::__NR_inotify_add_watch | n::__NR_fanotify_init)
 }
 
-/// The program is about to watch files: a replay ends, and nothing of it is under way when this returns.
+/// The program is about to watch files: what reads ahead of it ends, and nothing of that is under way when this returns.
 pub fn stop_replay() {
     let Some(replay) = session::header().map(|header| &header.replay) else { return };
     for state in [layout::replay::NONE, layout::replay::ON] {
         let _ = replay.state.compare_exchange(state, layout::replay::STOPPED, SeqCst, SeqCst);
     }
     for _ in 0..REPLAY_PAUSES_MAX {
-        if replay.under_way.load(SeqCst) == 0 {
+        if replay.under_way.load(SeqCst) == 0 && session::hints_under_way() == 0 {
             return;
         }
         process::pause();

@@ -58,6 +58,8 @@ pub struct Done {
     pub bytes: u64,
     /// What the file of a library says.
     pub library: Option<Library>,
+    /// Names of the files in a folder, as far as they fit.
+    pub names: Option<Vec<Box<[u8]>>>,
 }
 
 /// What agents take for a stall.
@@ -71,9 +73,9 @@ pub struct Fetcher {
     channel: Arc<Channel>,
     /// What is in memory is found sooner.
     device_wait_min: Duration,
-    /// `st_dev` of what the last job of each slot found, the last step of a replay, the last piece of a stream and the last library,
-    /// and so probably of the next; [`DEVICE_UNKNOWN`] at first.
-    last_devices: [AtomicU64; SLOTS + 3],
+    /// `st_dev` of what the last job of each slot found, the last step of a replay, the last piece of a stream, the last library
+    /// and the last neighbour, and so probably of the next; [`DEVICE_UNKNOWN`] at first.
+    last_devices: [AtomicU64; SLOTS + 4],
     roots: Roots,
     /// Where the paths of a replay begin.
     replay_root: Root,
@@ -86,7 +88,7 @@ impl Fetcher {
         Self {
             devices: Devices::new(channel.clone(), depth_first),
             device_wait_min: device_wait_min(&channel),
-            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 3],
+            last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 4],
             roots: Roots::default(),
             replay_root,
             channel,
@@ -109,7 +111,7 @@ impl Fetcher {
         let (found, status) = self.find(job, done)?;
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
         done.is_remote = self.devices.is_remote(device);
-        if matches!(job.origin, Origin::Replay { .. }) && kernel_files::are_in(&found) {
+        if matches!(job.origin, Origin::Replay { .. } | Origin::Neighbour(_)) && kernel_files::are_in(&found) {
             return Ok(());
         }
         match (&job.wanted, FileType::from_raw_mode(status.stx_mode.into())) {
@@ -118,6 +120,12 @@ impl Fetcher {
                 let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
                 let list = || read_directory(&reopen(&found, OFlags::DIRECTORY)?);
                 self.timed_step(job, device, done, &mut turn, list)
+            }
+            (Wanted::Names, FileType::Directory) if !self.devices.is_remote(device) => {
+                let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
+                let list = || names(&reopen(&found, OFlags::DIRECTORY)?);
+                done.names = Some(self.timed_step(job, device, done, &mut turn, list)?);
+                Ok(())
             }
             (Wanted::Link, FileType::Symlink) => {
                 let read = || {
@@ -150,6 +158,7 @@ impl Fetcher {
             Origin::Replay { .. } => SLOTS,
             Origin::Stream { .. } => SLOTS + 1,
             Origin::Library { .. } => SLOTS + 2,
+            Origin::Neighbour(_) => SLOTS + 3,
         }];
         let device = last.load(Relaxed);
         let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
@@ -209,7 +218,9 @@ impl Fetcher {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
-            Origin::Replay { .. } | Origin::Library { process: 0, .. } => self.replay_root.clone(),
+            Origin::Replay { .. } | Origin::Library { process: 0, .. } | Origin::Neighbour(_) => {
+                self.replay_root.clone()
+            }
             Origin::Stream { process, .. } | Origin::Library { process, .. } => {
                 self.roots.of_process(process)
             }
@@ -223,9 +234,7 @@ impl Fetcher {
                 self.channel.slot(slot).counters.hints_dropped.fetch_add(1, Relaxed);
                 Err(Errno::PERM)
             }
-            (Root::Barred, Origin::Replay { .. } | Origin::Stream { .. } | Origin::Library { .. }) => {
-                Err(Errno::PERM)
-            }
+            (Root::Barred, _) => Err(Errno::PERM),
         }
     }
 
@@ -365,11 +374,28 @@ fn keeps_every_access(found: &OwnedFd) -> bool {
 }
 
 fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
+    entries(directory, |_, _| {})
+}
+
+/// Names of the files of a directory, and of what may be one.
+fn names(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
+    let mut names = Vec::new();
+    entries(directory, |name, kind| {
+        if matches!(kind, FileType::RegularFile | FileType::Unknown) {
+            names.push(name.into());
+        }
+    })?;
+    Ok(names)
+}
+
+fn entries(directory: &OwnedFd, mut each: impl FnMut(&[u8], FileType)) -> Result<(), Errno> {
     let mut buffer = [MaybeUninit::uninit(); 16 << 10];
     let mut entries = RawDir::new(directory, &mut buffer);
     let mut bytes = 0;
     while let Some(entry) = entries.next() {
-        bytes += entry?.file_name().count_bytes();
+        let entry = entry?;
+        each(entry.file_name().to_bytes(), entry.file_type());
+        bytes += entry.file_name().count_bytes();
         if bytes > DIRECTORY_BYTES_MAX {
             break;
         }

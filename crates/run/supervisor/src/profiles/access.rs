@@ -1,6 +1,6 @@
 //! Reads the access log: which path each of its records means.
 
-use std::{collections::HashMap, ops::Range, rc::Rc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use forebay_profile::{Identity, Kind};
 use forebay_protocol::access_log::{
@@ -10,11 +10,11 @@ use forebay_protocol::access_log::{
 /// What agents recorded, with times as the log has them.
 pub enum Entry {
     /// A process needed this for the first time. An end of `u64::MAX` is the file's.
-    Needed { at: u32, path: Rc<[u8]>, kind: Kind, range: Range<u64> },
+    Needed { at: u32, path: Arc<[u8]>, kind: Kind, range: Range<u64> },
     /// The run made this file.
-    Made { at: u32, path: Rc<[u8]> },
-    /// What a regular file was when it was used.
-    File { path: Rc<[u8]>, identity: Identity },
+    Made { at: u32, path: Arc<[u8]> },
+    /// What a regular file was when it was used, and when it was opened, if it was.
+    File { opened: Option<u32>, path: Arc<[u8]>, identity: Identity },
 }
 
 /// Goes through a log, once.
@@ -40,8 +40,8 @@ impl LogReader {
                     let root = Name { path: (*b"/").into(), resolved: 1 };
                     let base = if base == 0 { Some(&root) } else { self.names.get(&base) };
                     let Some(mut name) = base.and_then(|base| joined(base, path)) else { continue };
-                    let path = Rc::clone(&name.path);
-                    let needed = |kind| Some(Entry::Needed { at, path: Rc::clone(&path), kind, range: 0..0 });
+                    let path = Arc::clone(&name.path);
+                    let needed = |kind| Some(Entry::Needed { at, path: Arc::clone(&path), kind, range: 0..0 });
                     let entry = match outcome {
                         // The kernel's own.
                         Outcome::Named => {
@@ -66,9 +66,10 @@ impl LogReader {
                     };
                     self.path(file).map(|path| Entry::Needed { at, path, kind, range })
                 }
-                Record::File { file, attributes: Attributes { dev, ino, size, mtime_ns } } => {
+                Record::File { opened, file, attributes: Attributes { dev, ino, size, mtime_ns } } => {
                     let identity = Identity { dev, ino, size, mtime_ns };
-                    self.path(file).map(|path| Entry::File { path, identity })
+                    let opened = Some(opened).filter(|opened| *opened != 0);
+                    self.path(file).map(|path| Entry::File { opened, path, identity })
                 }
             };
             if entry.is_some() {
@@ -78,8 +79,8 @@ impl LogReader {
         None
     }
 
-    fn path(&self, place: u32) -> Option<Rc<[u8]>> {
-        self.names.get(&place).map(|name| Rc::clone(&name.path))
+    fn path(&self, place: u32) -> Option<Arc<[u8]>> {
+        self.names.get(&place).map(|name| Arc::clone(&name.path))
     }
 }
 
@@ -90,14 +91,14 @@ pub fn microseconds(at: u32, ticks_per_second: u64) -> u32 {
 }
 
 /// A path that begins in a folder that the kernel has named.
-pub(super) fn joined_to(folder: &Rc<[u8]>, path: &[u8]) -> Option<Rc<[u8]>> {
-    joined(&Name { path: Rc::clone(folder), resolved: folder.len() }, path).map(|name| name.path)
+pub(super) fn joined_to(folder: &Arc<[u8]>, path: &[u8]) -> Option<Arc<[u8]>> {
+    joined(&Name { path: Arc::clone(folder), resolved: folder.len() }, path).map(|name| name.path)
 }
 
 /// A path that other records begin at.
 #[derive(Clone)]
 struct Name {
-    path: Rc<[u8]>,
+    path: Arc<[u8]>,
     /// So many of its bytes lead through no symbolic link: `..` behind them is the folder above.
     resolved: usize,
 }

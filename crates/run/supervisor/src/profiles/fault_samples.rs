@@ -8,7 +8,7 @@ use std::{
     fs,
     ops::Range,
     os::fd::OwnedFd,
-    rc::Rc,
+    sync::Arc,
 };
 
 use super::files::{Files, Mounts};
@@ -20,7 +20,7 @@ pub struct Fault {
     /// CLOCK_MONOTONIC_RAW, in nanoseconds.
     pub at_ns: u64,
     /// The file, as the process's kernel calls it.
-    pub path: Rc<[u8]>,
+    pub path: Arc<[u8]>,
     /// Bytes; empty for a program that was executed.
     pub range: Range<u64>,
 }
@@ -96,7 +96,7 @@ impl FaultSamples {
         let _ = self.look();
         let mut found = self.records.finish();
         let mounts = (is_beside && !found.used.is_empty()).then(Mounts::now);
-        let stays = |path: &Rc<[u8]>| mounts.as_ref().is_none_or(|mounts| !mounts.are_above(path));
+        let stays = |path: &Arc<[u8]>| mounts.as_ref().is_none_or(|mounts| !mounts.are_above(path));
         found.used.drain(..).filter(stays).for_each(|path| self.files.look(&path));
         Found { files: self.files, ..found }
     }
@@ -114,7 +114,7 @@ pub struct Found {
     /// What of the files is known.
     pub files: Files,
     /// Files that have been used and not been looked up.
-    used: Vec<Rc<[u8]>>,
+    used: Vec<Arc<[u8]>>,
 }
 
 /// What a record says.
@@ -123,7 +123,7 @@ enum Event {
     Exit,
     Executes,
     BecomesSpeculator,
-    Maps { addresses: Range<u64>, offset: u64, path: Rc<[u8]> },
+    Maps { addresses: Range<u64>, offset: u64, path: Arc<[u8]> },
     Fault { address: u64 },
 }
 
@@ -139,13 +139,13 @@ struct Record {
 struct Mapping {
     end: u64,
     offset: u64,
-    path: Rc<[u8]>,
+    path: Arc<[u8]>,
 }
 
 /// A process's mappings by their first addresses. Children begin with those of their parent.
 #[derive(Clone, Default)]
 struct Process {
-    mappings: Rc<BTreeMap<u64, Mapping>>,
+    mappings: Arc<BTreeMap<u64, Mapping>>,
     /// It has a new program, of which no mapping is known yet: the first will be of its file.
     is_new: bool,
 }
@@ -157,13 +157,13 @@ struct Records {
     waiting: Vec<Record>,
     /// The newest record at the last look.
     newest_ns: u64,
-    files: HashMap<Vec<u8>, Rc<[u8]>>,
+    files: HashMap<Vec<u8>, Arc<[u8]>>,
     processes: HashMap<u32, Process>,
     speculators: HashSet<u32>,
     faults: Vec<(u32, Fault)>,
     executed: Vec<Fault>,
     /// Files of new faults and programs.
-    used: Vec<Rc<[u8]>>,
+    used: Vec<Arc<[u8]>>,
     lost: u64,
     /// Whether there was a fault since the last look.
     has_faults: bool,
@@ -222,15 +222,15 @@ impl Records {
     }
 
     /// The one copy of a file's path. What has no path covers the mapping that was there, too.
-    fn file(&mut self, path: &[u8]) -> Option<Rc<[u8]>> {
+    fn file(&mut self, path: &[u8]) -> Option<Arc<[u8]>> {
         if let Some(known) = self.files.get(path) {
-            return Some(Rc::clone(known));
+            return Some(Arc::clone(known));
         }
         if self.files.len() >= FILES_MAX {
             return None;
         }
-        let shared: Rc<[u8]> = path.into();
-        self.files.insert(path.to_vec(), Rc::clone(&shared));
+        let shared: Arc<[u8]> = path.into();
+        self.files.insert(path.to_vec(), Arc::clone(&shared));
         Some(shared)
     }
 
@@ -264,8 +264,8 @@ impl Records {
             Event::Maps { addresses, offset, path } => {
                 let state = self.processes.entry(process).or_default();
                 if state.is_new && is_file(&path) && self.executed.len() < FAULTS_MAX {
-                    self.used.push(Rc::clone(&path));
-                    self.executed.push(Fault { at_ns, path: Rc::clone(&path), range: 0..0 });
+                    self.used.push(Arc::clone(&path));
+                    self.executed.push(Fault { at_ns, path: Arc::clone(&path), range: 0..0 });
                     state.is_new = false;
                 }
                 state.map(addresses, offset, path);
@@ -275,7 +275,7 @@ impl Records {
                 if let Some(state) = self.processes.get(&process).filter(|_| is_kept)
                     && let Some((path, range)) = state.read_around(address)
                 {
-                    self.used.push(Rc::clone(&path));
+                    self.used.push(Arc::clone(&path));
                     self.faults.push((process, Fault { at_ns, path, range }));
                 }
             }
@@ -291,8 +291,8 @@ impl Records {
 }
 
 impl Process {
-    fn map(&mut self, addresses: Range<u64>, offset: u64, path: Rc<[u8]>) {
-        let mappings = Rc::make_mut(&mut self.mappings);
+    fn map(&mut self, addresses: Range<u64>, offset: u64, path: Arc<[u8]>) {
+        let mappings = Arc::make_mut(&mut self.mappings);
         // What was there is covered: all of a mapping, or its beginning, middle or end.
         let covered: Vec<u64> = mappings
             .range(..addresses.end)
@@ -315,7 +315,7 @@ impl Process {
     }
 
     /// What of a file the kernel reads for a fault at this address.
-    fn read_around(&self, address: u64) -> Option<(Rc<[u8]>, Range<u64>)> {
+    fn read_around(&self, address: u64) -> Option<(Arc<[u8]>, Range<u64>)> {
         let (start, mapping) = self.mappings.range(..=address).next_back()?;
         if address >= mapping.end || !is_file(&mapping.path) {
             return None;
@@ -324,12 +324,12 @@ impl Process {
         let first = page.saturating_sub(READ_AROUND_BYTES).max(*start);
         let last = page.saturating_add(READ_AROUND_BYTES).min(mapping.end);
         let offset = |address: u64| mapping.offset.saturating_add(address - start);
-        Some((Rc::clone(&mapping.path), offset(first)..offset(last)))
+        Some((Arc::clone(&mapping.path), offset(first)..offset(last)))
     }
 }
 
 /// A line of `/proc/PID/maps` that is of a file.
-fn mapping(line: &[u8]) -> Option<(Range<u64>, u64, Rc<[u8]>)> {
+fn mapping(line: &[u8]) -> Option<(Range<u64>, u64, Arc<[u8]>)> {
     let (head, path) = line.split_at_checked(line.iter().position(|byte| *byte == b'/')?)?;
     let mut words = str::from_utf8(head).ok()?.split(' ');
     let (start, end) = words.next()?.split_once('-')?;
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn records_of_several_processors_are_put_in_order() {
         let mut records = Records::default();
-        let path: Rc<[u8]> = LIBRARY.into();
+        let path: Arc<[u8]> = LIBRARY.into();
         let fault = Record { at_ns: 9, process: 1, event: Event::Fault { address: 0 } };
         records.waiting.push(fault);
         records.digest_older();

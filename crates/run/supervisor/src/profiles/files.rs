@@ -6,7 +6,7 @@ use std::{
     fs,
     os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::PathBuf,
-    rc::Rc,
+    sync::Arc,
 };
 
 use forebay_profile::Identity;
@@ -15,13 +15,13 @@ use rustix::io::Errno;
 
 /// Identities of regular files, by path; nothing for what is none.
 #[derive(Debug, Default)]
-pub struct Files(HashMap<Rc<[u8]>, Option<Identity>>);
+pub struct Files(HashMap<Arc<[u8]>, Option<Identity>>);
 
 impl Files {
     /// Looks a file up that is in use, unless it is known.
-    pub fn look(&mut self, path: &Rc<[u8]>) {
+    pub fn look(&mut self, path: &Arc<[u8]>) {
         if !self.0.contains_key(path) {
-            self.0.insert(Rc::clone(path), identity_of(path));
+            self.0.insert(Arc::clone(path), identity_of(path));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! What a file is, is known from the time of its use. Nothing is asked of a file system here.
 
-use std::{cmp::Reverse, collections::HashMap, ops::Range, rc::Rc};
+use std::{cmp::Reverse, collections::HashMap, ops::Range, sync::Arc};
 
 use forebay_profile::{Identity, Kind, Need};
 
@@ -46,13 +46,13 @@ struct Known {
 /// Collects needs.
 #[derive(Debug, Default)]
 pub struct Needs {
-    paths: HashMap<Rc<[u8]>, Known>,
+    paths: HashMap<Arc<[u8]>, Known>,
     added: usize,
 }
 
 impl Needs {
     /// Adds one. An end of `u64::MAX` is the file's.
-    pub fn add(&mut self, at_us: u32, path: &Rc<[u8]>, kind: Kind, range: Range<u64>) {
+    pub fn add(&mut self, at_us: u32, path: &Arc<[u8]>, kind: Kind, range: Range<u64>) {
         if let Some(known) = self.of(path) {
             known.parts.push(Part { at_us, kind, start: range.start, end: range.end });
             self.added += 1;
@@ -65,33 +65,33 @@ impl Needs {
     }
 
     /// Adds what a regular file was when it was used.
-    pub fn add_identity(&mut self, path: &Rc<[u8]>, identity: Identity) {
+    pub fn add_identity(&mut self, path: &Arc<[u8]>, identity: Identity) {
         if let Some(known) = self.of(path) {
             known.identity.get_or_insert(identity);
         }
     }
 
     /// The run itself has made a file, so its later needs of that are none.
-    pub fn add_made(&mut self, at_us: u32, path: &Rc<[u8]>) {
+    pub fn add_made(&mut self, at_us: u32, path: &Arc<[u8]>) {
         if let Some(known) = self.of(path) {
             known.made_us = Some(known.made_us.map_or(at_us, |before| before.min(at_us)));
         }
     }
 
-    fn of(&mut self, path: &Rc<[u8]>) -> Option<&mut Known> {
-        is_recordable(path).then(|| self.paths.entry(Rc::clone(path)).or_default())
+    fn of(&mut self, path: &Arc<[u8]>) -> Option<&mut Known> {
+        is_recordable(path).then(|| self.paths.entry(Arc::clone(path)).or_default())
     }
 
     /// So many of them that were needed first.
     #[must_use]
     pub fn first(self, count: usize) -> Vec<Need> {
-        let need = |path: &Rc<[u8]>, part: Part| Need {
+        let need = |path: &Arc<[u8]>, part: Part| Need {
             at_us: part.at_us,
             path: path.to_vec(),
             kind: part.kind,
             range: part.start..part.end,
         };
-        let of_path = |(path, known): (Rc<[u8]>, Known)| {
+        let of_path = |(path, known): (Arc<[u8]>, Known)| {
             known.parts.into_iter().map(move |part| need(&path, part)).collect::<Vec<_>>()
         };
         let mut needs: Vec<Need> = self.paths.into_iter().flat_map(of_path).collect();

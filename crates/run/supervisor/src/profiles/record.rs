@@ -234,7 +234,7 @@ fn read_log(log: &AccessLog, clock: Clock, needs: &mut Needs, count: usize) {
         match entry {
             Entry::Needed { at, path, kind, range } => needs.add(clock.of_log(at), &path, kind, range),
             Entry::Made { at, path } => needs.add_made(clock.of_log(at), &path),
-            Entry::File { path, identity } => needs.add_identity(&path, identity),
+            Entry::File { path, identity, .. } => needs.add_identity(&path, identity),
         }
     }
 }
@@ -254,7 +254,7 @@ mod tests {
         let file = log.append_path(Outcome::Found, 1, base, b"./file").unwrap();
         log.append_path(Outcome::Missing, 2, base, b"none").unwrap();
         log.append_path(Outcome::Missing, 3, 77, b"of-no-folder").unwrap();
-        log.append_attributes(file, &Attributes { dev: 1, ino: 2, size: 5000, mtime_ns: 3 });
+        log.append_attributes(0, file, &Attributes { dev: 1, ino: 2, size: 5000, mtime_ns: 3 });
         log.append_range(Use::Read, 4, file, 0, 10).unwrap();
         let last = log.append_range(Use::Read, 5, file, 4096, 4097).unwrap();
         log.extend(last, 4100);

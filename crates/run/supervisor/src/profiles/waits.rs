@@ -11,8 +11,7 @@ use std::{
         ffi::OsStringExt,
         fs::{FileExt, MetadataExt},
     },
-    rc::Rc,
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -50,7 +49,7 @@ pub struct Wait {
     /// CLOCK_MONOTONIC_RAW, in nanoseconds.
     pub at_ns: u64,
     /// The file, as the process's kernel calls it.
-    pub path: Rc<[u8]>,
+    pub path: Arc<[u8]>,
     /// What of it.
     pub kind: Kind,
     /// Bytes, of what is read.
@@ -64,7 +63,7 @@ pub struct Waits {
     /// Processes that may not be looked at.
     refused: HashSet<u32>,
     found: Vec<Wait>,
-    known: HashSet<(Rc<[u8]>, Kind, u64)>,
+    known: HashSet<(Arc<[u8]>, Kind, u64)>,
     /// Where among `found` look-ups are of which the outcome is not known.
     open: Vec<usize>,
     files: Files,
@@ -145,8 +144,8 @@ impl Waits {
         }
     }
 
-    fn add(&mut self, path: Rc<[u8]>, kind: Kind, range: Range<u64>) {
-        if self.found.len() >= NEEDS_MAX || !self.known.insert((Rc::clone(&path), kind, range.start)) {
+    fn add(&mut self, path: Arc<[u8]>, kind: Kind, range: Range<u64>) {
+        if self.found.len() >= NEEDS_MAX || !self.known.insert((Arc::clone(&path), kind, range.start)) {
             return;
         }
         match kind {
@@ -247,7 +246,7 @@ impl Call {
     }
 
     /// What the call needs of a file system.
-    fn needs(&self, process: u32) -> Option<(Rc<[u8]>, Kind, Range<u64>)> {
+    fn needs(&self, process: u32) -> Option<(Arc<[u8]>, Kind, Range<u64>)> {
         let [a, b, c, d, ..] = self.arguments;
         let here = libc::AT_FDCWD as u64;
         let (directory, path, kind) = match self.number {
@@ -290,7 +289,7 @@ fn read(
     descriptor: u64,
     offset: Option<u64>,
     count: u64,
-) -> Option<(Rc<[u8]>, Kind, Range<u64>)> {
+) -> Option<(Arc<[u8]>, Kind, Range<u64>)> {
     let path = link(process, &format!("fd/{descriptor}"))?;
     let (start, count) = match offset {
         Some(offset) => (offset, count.max(1)),
@@ -303,7 +302,7 @@ fn read(
 }
 
 /// The file that a link of the process leads to, if it has a name.
-fn link(process: u32, name: &str) -> Option<Rc<[u8]>> {
+fn link(process: u32, name: &str) -> Option<Arc<[u8]>> {
     let path = fs::read_link(format!("/proc/{process}/{name}")).ok()?.into_os_string().into_vec();
     (path.starts_with(b"/") && !path.ends_with(b" (deleted)")).then(|| path.into())
 }
