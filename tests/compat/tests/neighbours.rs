@@ -63,6 +63,6 @@ fn neighbours_of_files_that_are_read_are_read_ahead() {
             (with.status, &with.stdout, &with.stderr),
             (without.status, &without.stdout, &without.stderr)
         );
-        with.wanted(|with| with.figure("neighbour_files_used") >= USED_MIN)
+        with.wanted(|with| with.figure("neighbour_reads_used") >= USED_MIN)
     });
 }

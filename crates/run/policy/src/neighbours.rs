@@ -1,30 +1,31 @@
-//! Which files a program may need of a folder in which it has opened others.
+//! What a program may need of a place in which it has needed something else: files of a folder, blocks of a large file.
 //!
-//! The contents of a file often tell which file comes next: a module names those that it imports. No speculator gets there before
-//! the contents do. But such files lie in few folders, and many files of a folder are needed.
+//! What is read often tells what is read next: a module names those that it imports, an index where its table's rows are. No speculator
+//! gets there before the contents do. But such files lie in few folders and such blocks in few files, and many of these are needed.
 //!
 //! # Model
 //!
-//! A wait for a file takes `w` on average, and the device serves `d` requests at once. A file that is read ahead costs
+//! A wait takes `w` on average, and the device serves `d` requests at once. A file or block that is read ahead costs
 //!
 //! ```text
 //!     c = NEIGHBOUR_US + w / d
 //! ```
 //!
-//! and one that the program opens later saves what its read was ahead, `w` at most. Of a folder of which `t` files were read ahead
-//! and `u` were opened later, another file is opened with the probability `(u + 1) / (t + 2)`. It is worth its cost while
+//! and one that the program needs later saves what its read was ahead, `w` at most. Of a place of which `t` were read ahead and `u`
+//! were needed later, another one is needed with the probability `(u + 1) / (t + 2)`. But a program that looks rows up in no order comes to
+//! most blocks late. So each of the `n` needs in the place that were not read ahead pays for it, too. Another read is worth its cost while
 //!
 //! ```text
-//!     3/4 w (u + 1) / (t + 2)  >=  c
+//!     3/4 w (u + 1) + w n / 16  >=  c (t + 2)
 //! ```
 //!
-//! and is read when the [account](crate::account) of all folders covers `c`. A folder that is not worth another one is a failure,
-//! and a file that was ahead by twice its cost a success.
+//! and is made when the [account](crate::account) of all places covers `c`. A place that is not worth another read is a failure, and a
+//! read that was ahead by twice its cost a success.
 //!
 //! # Bound
 //!
-//! That of the account: a program whose files tell nothing of each other loses at most 1/16 of its waiting, and less after each
-//! folder. On a device that serves one request at a time `c` is more than `3/4 w`, so nothing is read ahead.
+//! That of the account: a program whose needs tell nothing of each other loses at most 1/16 of its waiting, and less after each
+//! place. On a device that serves one request at a time `c` is more than `3/4 w`, so nothing is read ahead.
 //!
 //! Times are in ticks.
 
@@ -32,7 +33,8 @@ use forebay_protocol::layout;
 
 use crate::account::{Account, Outcome};
 use crate::price::{
-    MEAN_WEIGHT, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS, WORTH_TIMES, mean,
+    MEAN_WEIGHT, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS, WAITED_PART,
+    WORTH_TIMES, mean,
 };
 
 /// What neighbours cost and earn in a run.
@@ -43,9 +45,10 @@ pub struct Neighbours {
     wait: u64,
 }
 
-/// What is known of a folder.
+/// What is known of a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Folder {
+pub struct Place {
+    missed: u32,
     taken: u32,
     used: u32,
     is_left: bool,
@@ -65,38 +68,42 @@ impl Neighbours {
         self.account().on_wait(waited, self.cost(depth));
     }
 
-    /// How many files of this folder are to be read ahead now, if the account covers each.
+    /// How much of this place is to be read ahead now, if the account covers each.
     #[must_use]
-    pub fn room(&mut self, folder: &mut Folder, depth: u32) -> u32 {
+    pub fn room(&mut self, place: &mut Place, depth: u32) -> u32 {
         if self.wait == 0 {
             return 0;
         }
-        let (cost, worth) = (u128::from(self.cost(depth)), u128::from(self.wait / 4 * SAVED_QUARTERS));
-        if worth * u128::from(folder.used + 1) >= cost * u128::from(folder.taken + 2) {
-            return NEIGHBOURS_FIRST.saturating_add(folder.used.saturating_mul(2));
+        let (cost, wait) = (u128::from(self.cost(depth)), u128::from(self.wait));
+        let hoped = wait / 4 * u128::from(SAVED_QUARTERS) * (u128::from(place.used) + 1);
+        let waited = wait / u128::from(WAITED_PART) * u128::from(place.missed);
+        let may_pay = wait / 4 * u128::from(SAVED_QUARTERS) >= cost;
+        if may_pay && hoped + waited >= cost * (u128::from(place.taken) + 2) {
+            return NEIGHBOURS_FIRST.saturating_add(place.used.saturating_mul(2));
         }
-        if !folder.is_left {
-            folder.is_left = true;
-            let cost = self.cost(depth).saturating_mul(folder.taken.into());
-            let saved = self.wait.saturating_mul(folder.used.into());
+        if !place.is_left {
+            place.is_left = true;
+            let cost = self.cost(depth).saturating_mul(place.taken.into());
+            let saved = self.wait.saturating_mul(place.used.into());
             let _ = self.account().on_outcome(outcome(saved, cost));
         }
         0
     }
 
-    /// Whether the account covers another file, or a list of names, which is paid then.
-    pub fn pay(&mut self, depth: u32) -> bool {
-        let cost = self.cost(depth);
-        let may = self.account().may(cost);
-        if may {
-            self.account().on_cost(cost);
-        }
-        may
+    /// Whether the account covers another read.
+    #[must_use]
+    pub fn may_pay(&self, depth: u32) -> bool {
+        self.account().may(self.cost(depth))
     }
 
-    /// The program opened a file of this folder that was read ahead, `ahead` earlier, of what its read took.
-    pub fn on_used(&mut self, folder: &mut Folder, ahead: u64, depth: u32) {
-        folder.used = folder.used.saturating_add(1);
+    /// Something is read ahead: a member of a place, or the names of a folder.
+    pub fn pay(&mut self, depth: u32) {
+        self.account().on_cost(self.cost(depth));
+    }
+
+    /// The program needed something of this place that was read ahead, `ahead` earlier, of what its read took.
+    pub fn on_used(&mut self, place: &mut Place, ahead: u64, depth: u32) {
+        place.used = place.used.saturating_add(1);
         let cost = self.cost(depth);
         self.account().on_saved(ahead, cost.saturating_mul(NEIGHBOURS_BANKED));
         if ahead / WORTH_TIMES >= cost {
@@ -113,8 +120,13 @@ impl Neighbours {
     }
 }
 
-impl Folder {
-    /// A file of it is read ahead.
+impl Place {
+    /// The program needed something of it that was not read ahead.
+    pub const fn on_missed(&mut self) {
+        self.missed = self.missed.saturating_add(1);
+    }
+
+    /// Something of it is read ahead.
     pub const fn on_taken(&mut self) {
         self.taken = self.taken.saturating_add(1);
     }

@@ -154,16 +154,16 @@ pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 /// Libraries in a row that were in memory, after which no more are examined. Choice: more than a cold program shares with others.
 pub const LIBRARIES_IN_MEMORY_MAX: u32 = 16;
 
-// Neighbours of the files that a program opens.
+// Neighbours of what a program needs.
 
-/// Processor time of a file that is read ahead, in microseconds: it is looked up, opened, read and closed. Measured.
+/// Processor time of a file or block that is read ahead, in microseconds: the file is looked up, opened, read and closed. Measured.
 pub const NEIGHBOUR_US: u64 = 50;
-/// A shorter wait for a file tells nothing of its neighbours, in microseconds. Choice: one neighbour in three must be needed then.
+/// A shorter wait tells nothing of neighbours, in microseconds. Choice: one neighbour in three must be needed then.
 pub const NEIGHBOUR_WAIT_US: u64 = 4 * NEIGHBOUR_US;
-/// Files of a folder that are read ahead at once before any was needed, and twice as many for each that was. Choice: a folder whose
-/// files are all needed is in memory after a few opens.
+/// Neighbours that are read ahead at once before any was needed, and two more for each that was. Choice: a folder whose files are all
+/// needed is in memory after a few opens.
 pub const NEIGHBOURS_FIRST: u32 = 8;
-/// Stakes of neighbours that their savings can be kept for, in those of speculations: a file that was needed pays for some ten others.
+/// Stakes of neighbours that their savings can be kept for, in those of speculations: one that was needed pays for some ten others.
 pub const NEIGHBOURS_BANKED: u64 = 16;
 
 // Streams of files that programs fault through.

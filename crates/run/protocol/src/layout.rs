@@ -115,7 +115,7 @@ pub struct Header {
     pub replay: Replay,
     /// What is read ahead for the loaders of programs.
     pub libraries: Libraries,
-    /// What is known of neighbours of the files that the program opens.
+    /// What is known of neighbours of what the program needs.
     pub neighbours: Neighbours,
     /// The mapped file that is being read ahead.
     pub stream: Stream,

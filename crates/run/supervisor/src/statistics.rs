@@ -39,10 +39,10 @@ pub struct Statistics {
     pub library_files: u64,
     /// Bytes that devices read for them.
     pub library_bytes: u64,
-    /// Files that were not in memory and read ahead because the program opened others in their folders, and those that it opened later.
-    pub neighbour_files: u64,
-    /// See there.
-    pub neighbour_files_used: u64,
+    /// Files and blocks that were not in memory and read ahead because the program needed others beside them.
+    pub neighbour_reads: u64,
+    /// Those that it needed later.
+    pub neighbour_reads_used: u64,
     /// Bytes that devices read for them.
     pub neighbour_bytes: u64,
     /// What streams did of files that the program faulted through.
@@ -273,8 +273,8 @@ impl Statistics {
         self.missing = header.missing.load(Relaxed);
         self.library_files = header.libraries.files.load(Relaxed);
         self.library_bytes = header.libraries.bytes.load(Relaxed);
-        self.neighbour_files = header.neighbours.files.load(Relaxed);
-        self.neighbour_files_used = header.neighbours.files_used.load(Relaxed);
+        self.neighbour_reads = header.neighbours.reads.load(Relaxed);
+        self.neighbour_reads_used = header.neighbours.used.load(Relaxed);
         self.neighbour_bytes = header.neighbours.bytes.load(Relaxed);
         self.ticks_per_second = header.ticks_per_second.load(Relaxed).max(1);
     }
@@ -329,8 +329,8 @@ impl Statistics {
         }
         run("library_files".into(), "1", self.library_files as f64);
         run("library_bytes".into(), "B", self.library_bytes as f64);
-        run("neighbour_files".into(), "1", self.neighbour_files as f64);
-        run("neighbour_files_used".into(), "1", self.neighbour_files_used as f64);
+        run("neighbour_reads".into(), "1", self.neighbour_reads as f64);
+        run("neighbour_reads_used".into(), "1", self.neighbour_reads_used as f64);
         run("neighbour_bytes".into(), "B", self.neighbour_bytes as f64);
         run("stream_files".into(), "1", self.streams.files as f64);
         run("stream_bytes".into(), "B", self.streams.bytes as f64);

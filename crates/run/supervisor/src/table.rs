@@ -188,11 +188,11 @@ impl Statistics {
             );
             details.push(("libraries", libraries));
         }
-        if self.neighbour_files > 0 {
+        if self.neighbour_reads > 0 {
             let neighbours = format!(
                 "{} read ahead, {} of them needed, {}",
-                thousands(self.neighbour_files),
-                thousands(self.neighbour_files_used),
+                thousands(self.neighbour_reads),
+                thousands(self.neighbour_reads_used),
                 bytes(self.neighbour_bytes as f64)
             );
             details.push(("neighbours", neighbours));

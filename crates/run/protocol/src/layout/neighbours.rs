@@ -1,8 +1,8 @@
-//! What is read ahead of the folders in which a program opens one file after the other.
+//! What is read ahead of the folders and files in which a program needs one thing after the other.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What the program waited for, and figures of the files that are read ahead because it opened others beside them.
+/// What the program waited for, and figures of the files and blocks that are read ahead because it needed others beside them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Neighbours {
@@ -12,10 +12,10 @@ pub struct Neighbours {
     pub wait_ticks: AtomicU64,
     /// Slot of the process that waited last.
     pub slot: AtomicU32,
-    /// Files that were read ahead, and not in memory.
-    pub files: AtomicU64,
-    /// Those of them that the program opened later.
-    pub files_used: AtomicU64,
+    /// Files and blocks that were read ahead, and not in memory.
+    pub reads: AtomicU64,
+    /// Those of them that the program needed later.
+    pub used: AtomicU64,
     /// Bytes that devices were asked for.
     pub bytes: AtomicU64,
 }

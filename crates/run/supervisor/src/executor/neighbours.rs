@@ -1,38 +1,40 @@
-//! Files that lie beside those that the program opens, handed out as jobs while the program waits for one after the other. Which
-//! folders are worth that says `forebay_policy::neighbours`. The program's opens are read from the access log.
+//! What lies beside what the program needs, handed out as jobs while the program waits: files of the folders in which it opens
+//! others, and blocks of large files that it reads in many places. Which places are worth that says `forebay_policy::neighbours`.
+//! The program's opens and reads are taken from the access log.
+
+mod place;
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map},
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{Acquire, Relaxed, SeqCst},
     },
 };
 
-use forebay_policy::{
-    inflight::InflightLimit,
-    neighbours::{Folder as Worth, Neighbours as Policy},
-};
+use forebay_policy::{inflight::InflightLimit, neighbours::Neighbours as Policy};
+use forebay_profile::Kind;
 use forebay_protocol::{
     access_log::{AccessLog, TIME_SHIFT},
     layout::{GO, Header, LEASES_NONE, MEMORY_SHORT, SLOT_CLAIMED, replay},
 };
 
-use super::{Done, Job, Origin, Wanted, fetch::CHUNK_BYTES};
+use super::{Done, Job, Origin, Wanted};
 use crate::{
     channel::Channel,
-    devices::Ticket,
+    devices::{FORETOLD_DEPTH, Ticket},
     ffi,
     profiles::access::{Entry, LogReader},
 };
+use place::{BLOCK_BYTES, Member, Next, Place};
 
 /// Jobs for neighbours come after those for libraries.
 const NUMBER_FIRST: u64 = 3 << 61;
-/// Folders and files that are remembered, at most.
-const FOLDERS_MAX: usize = 4096;
-const FILES_MAX: usize = 1 << 16;
+/// Places and their members that are remembered, at most.
+const PLACES_MAX: usize = 1 << 13;
+const MEMBERS_MAX: usize = 1 << 17;
 
-/// The neighbours of the files that a program opens.
+/// The neighbours of what a program needs.
 pub struct Neighbours {
     channel: Arc<Channel>,
     state: Mutex<State>,
@@ -41,9 +43,9 @@ pub struct Neighbours {
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// To list this folder.
+    /// To list the folder of this place.
     List(usize),
-    /// To read this file.
+    /// To read this one of those that are taken.
     Read(usize),
 }
 
@@ -56,44 +58,28 @@ struct State {
     wait_ticks: u64,
     /// Requests that the device of the last file serves at once.
     depth: u32,
-    folders: Vec<Folder>,
-    places: HashMap<Arc<[u8]>, usize>,
-    files: Vec<File>,
-    /// Places of files by their paths.
-    taken: HashMap<Arc<[u8]>, usize>,
+    places: Vec<Place>,
+    /// Where they are, by the paths of folders and files.
+    by_path: HashMap<Arc<[u8]>, usize>,
+    taken: Vec<Taken>,
+    by_member: HashMap<Member, usize>,
     ready: VecDeque<Step>,
     jobs: u64,
 }
 
-struct Folder {
-    path: Arc<[u8]>,
-    worth: Worth,
-    names: Names,
-    /// The last file that was opened in it.
-    last: Box<[u8]>,
-}
-
-enum Names {
-    Unknown,
-    /// A job for them is ready or under way.
-    Asked,
-    /// In order, each with whether its file was opened or read ahead.
-    Known(Vec<(Box<[u8]>, bool)>),
-}
-
-/// A file that is read ahead. Times are those of the access log.
-struct File {
-    path: Arc<[u8]>,
-    folder: usize,
+/// What is read ahead. Times are those of the access log.
+struct Taken {
+    member: Member,
+    place: usize,
     begun: u32,
     /// How long a device was waited for, in ticks; `None` while the job is under way, and where none was asked.
     waited: Option<u64>,
-    /// When the program opened it.
-    opened: Option<u32>,
+    /// When the program needed it.
+    needed: Option<u32>,
 }
 
 impl Neighbours {
-    /// Of a program that has opened nothing yet.
+    /// Of a program that has needed nothing yet.
     pub fn new(channel: Arc<Channel>) -> Self {
         let policy = Policy::new(channel.header().ticks_per_second.load(Relaxed));
         Self { channel, state: Mutex::new(State::new(policy)) }
@@ -139,17 +125,21 @@ impl Neighbours {
         let mut state = self.state();
         let header = self.channel.header();
         match step {
-            Step::List(folder) => state.on_listed(folder, done.names.unwrap_or_default()),
-            Step::Read(file) => {
+            Step::List(place) => {
+                if let Some(folder) = state.places.get_mut(place) {
+                    folder.on_listed(done.names.unwrap_or_default());
+                    state.choose(place);
+                }
+            }
+            Step::Read(taken) => {
                 let Some(waited) = done.waited else { return };
-                header.neighbours.files.fetch_add(1, Relaxed);
+                header.neighbours.reads.fetch_add(1, Relaxed);
                 header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
                 let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
-                let waited = ticks_per_us.saturating_mul(waited.as_micros() as u64);
-                if let Some(file) = state.files.get_mut(file) {
-                    file.waited = Some(waited);
+                if let Some(taken) = state.taken.get_mut(taken) {
+                    taken.waited = Some(ticks_per_us.saturating_mul(waited.as_micros() as u64));
                 }
-                state.settle(header, file);
+                state.settle(header, taken);
             }
         }
     }
@@ -192,26 +182,23 @@ impl State {
             head: 0,
             waits: 0,
             wait_ticks: 0,
-            depth: InflightLimit::new().limit(),
-            folders: Vec::new(),
-            places: HashMap::new(),
-            files: Vec::new(),
-            taken: HashMap::new(),
+            depth: FORETOLD_DEPTH,
+            places: Vec::new(),
+            by_path: HashMap::new(),
+            taken: Vec::new(),
+            by_member: HashMap::new(),
             ready: VecDeque::new(),
             jobs: 0,
         }
     }
 
-    /// Looks at what the program has waited for and opened since the last look.
+    /// Looks at what the program has waited for and needed since the last look.
     fn look(&mut self, channel: &Channel) {
         let (header, log) = (channel.header(), channel.access_log());
-        let (waits, ticks) =
-            (header.neighbours.waits.load(Acquire), header.neighbours.wait_ticks.load(Relaxed));
-        self.policy.on_waits(
-            waits.saturating_sub(self.waits),
-            ticks.saturating_sub(self.wait_ticks),
-            self.depth,
-        );
+        let waits = header.neighbours.waits.load(Acquire);
+        let ticks = header.neighbours.wait_ticks.load(Relaxed);
+        let (more, longer) = (waits.saturating_sub(self.waits), ticks.saturating_sub(self.wait_ticks));
+        self.policy.on_waits(more, longer, self.depth);
         (self.waits, self.wait_ticks) = (waits, ticks);
         let head = log.head.load(Acquire);
         if head == self.head {
@@ -219,11 +206,15 @@ impl State {
         }
         self.head = head;
         while let Some(entry) = self.log.next(log) {
-            if let Entry::File { opened: Some(at), path, identity } = entry
-                && identity.size > 0
-            {
-                self.depth = depth(header, identity.dev);
-                self.on_opened(header, at, &path);
+            match entry {
+                Entry::File { opened: Some(at), path, identity } if identity.size > 0 => {
+                    self.depth = depth(header, identity.dev);
+                    self.on_opened(header, at, &path, identity.size);
+                }
+                Entry::Needed { at, path, kind: Kind::Read, range } => {
+                    self.on_read(header, at, path, range.start / BLOCK_BYTES);
+                }
+                _ => {}
             }
         }
     }
@@ -233,16 +224,17 @@ impl State {
         loop {
             let step = self.ready.pop_front()?;
             match step {
-                Step::List(folder) => {
-                    return Some((step, self.folders.get(folder)?.path.clone(), Wanted::Names));
+                Step::List(place) => {
+                    return Some((step, self.places.get(place)?.path().clone(), Wanted::Names));
                 }
-                Step::Read(file) => {
-                    let file = self.files.get_mut(file)?;
+                Step::Read(taken) => {
+                    let taken = self.taken.get_mut(taken)?;
                     // The program may have been first.
-                    if file.opened.is_none() {
-                        file.begun = begun;
-                        let wanted = Wanted::Data { offset: 0, length: CHUNK_BYTES, expected: None };
-                        return Some((step, file.path.clone(), wanted));
+                    if taken.needed.is_none() {
+                        taken.begun = begun;
+                        let Member { path, block } = taken.member.clone();
+                        let offset = block.saturating_mul(BLOCK_BYTES);
+                        return Some((step, path, Wanted::Data { offset, length: BLOCK_BYTES, expected: None }));
                     }
                 }
             }
@@ -250,126 +242,94 @@ impl State {
     }
 
     /// The program opened this file for the first time.
-    fn on_opened(&mut self, header: &Header, at: u32, path: &Arc<[u8]>) {
-        let Some(place) = self.folder_of(path) else { return };
-        let folder = &mut self.folders[place];
-        folder.last = name_of(path).into();
-        if let Some(file) = self.taken.get(path).copied() {
-            self.files[file].opened = Some(at);
-            self.settle(header, file);
+    fn on_opened(&mut self, header: &Header, at: u32, path: &Arc<[u8]>, bytes: u64) {
+        if let Some(file) = Place::file(path.clone(), bytes) {
+            self.add(path, || file);
         }
+        let Some(end) = path.iter().rposition(|byte| *byte == b'/') else { return };
+        let (folder, name): (Arc<[u8]>, _) = (path[..end].into(), &path[end + 1..]);
+        if let Some(place) = self.add(&folder, || Place::folder(folder.clone())) {
+            self.places[place].on_opened(name);
+            self.on_needed(header, at, place, Member { path: path.clone(), block: 0 });
+            self.choose(place);
+        }
+    }
+
+    /// The program read this block of a file, not in sequence.
+    fn on_read(&mut self, header: &Header, at: u32, path: Arc<[u8]>, block: u64) {
+        let Some(place) = self.by_path.get(&path).copied() else { return };
+        self.places[place].on_read(block);
+        self.on_needed(header, at, place, Member { path, block });
         self.choose(place);
     }
 
-    /// The names of a folder's files are known.
-    fn on_listed(&mut self, place: usize, mut names: Vec<Box<[u8]>>) {
-        let Some(folder) = self.folders.get_mut(place) else { return };
-        names.sort_unstable();
-        folder.names = Names::Known(names.into_iter().map(|name| (name, false)).collect());
-        self.choose(place);
+    fn on_needed(&mut self, header: &Header, at: u32, place: usize, member: Member) {
+        match self.by_member.get(&member).copied() {
+            Some(taken) => {
+                let _ = self.taken[taken].needed.get_or_insert(at);
+                self.settle(header, taken);
+            }
+            None => self.places[place].worth.on_missed(),
+        }
     }
 
-    /// Has files of the folder read ahead that are worth it: those of the same kind of name, nearest to the last one first.
+    /// Has what is worth it read ahead of a place.
     fn choose(&mut self, place: usize) {
-        let Some(folder) = self.folders.get_mut(place) else { return };
-        let room = self.policy.room(&mut folder.worth, self.depth);
-        let names = match &mut folder.names {
-            Names::Unknown => {
-                if room > 0 && self.policy.pay(self.depth) {
-                    folder.names = Names::Asked;
-                    self.ready.push_back(Step::List(place));
+        let Some(at) = self.places.get_mut(place).filter(|place| place.is_open()) else { return };
+        let mut room = self.policy.room(&mut at.worth, self.depth);
+        while room > 0 && self.taken.len() < MEMBERS_MAX && self.policy.may_pay(self.depth) {
+            let Some(next) = at.take() else { return };
+            self.policy.pay(self.depth);
+            match next {
+                Next::List => self.ready.push_back(Step::List(place)),
+                Next::Member(member) => {
+                    room -= 1;
+                    at.worth.on_taken();
+                    let number = self.taken.len();
+                    if self.by_member.insert(member.clone(), number).is_none() {
+                        self.ready.push_back(Step::Read(number));
+                        self.taken.push(Taken { member, place, begun: 0, waited: None, needed: None });
+                    }
                 }
-                return;
             }
-            Names::Asked => return,
-            Names::Known(names) => names,
+        }
+    }
+
+    /// Pays for what was read and needed, once both are known.
+    fn settle(&mut self, header: &Header, taken: usize) {
+        let Some(Taken { place, begun, waited: Some(waited), needed: Some(needed), .. }) = self.taken.get_mut(taken)
+        else {
+            return;
         };
-        let middle = names.binary_search_by(|(name, _)| name.cmp(&folder.last));
-        if let Ok(own) = middle {
-            names[own].1 = true;
-        }
-        let middle = middle.unwrap_or_else(|place| place);
-        let kind = kind_of(&folder.last);
-        let mut left = room;
-        for index in outwards(middle, names.len()) {
-            if left == 0 || self.files.len() >= FILES_MAX {
-                return;
-            }
-            let (name, is_known) = &mut names[index];
-            if *is_known || kind_of(name) != kind {
-                continue;
-            }
-            if !self.policy.pay(self.depth) {
-                return;
-            }
-            folder.worth.on_taken();
-            *is_known = true;
-            left -= 1;
-            let path: Arc<[u8]> = [&folder.path[..], b"/", name].concat().into();
-            if let hash_map::Entry::Vacant(entry) = self.taken.entry(path.clone()) {
-                entry.insert(self.files.len());
-                self.ready.push_back(Step::Read(self.files.len()));
-                self.files.push(File { path, folder: place, begun: 0, waited: None, opened: None });
-            }
+        let Some(ahead) = needed.checked_sub(*begun).filter(|ahead| *ahead > 0) else { return };
+        // One is paid for once.
+        let ahead = (u64::from(ahead) << TIME_SHIFT).min(std::mem::take(waited));
+        if ahead > 0
+            && let Some(place) = self.places.get_mut(*place)
+        {
+            header.neighbours.used.fetch_add(1, Relaxed);
+            self.policy.on_used(&mut place.worth, ahead, self.depth);
         }
     }
 
-    /// Pays for a file that was read and opened, once both are known.
-    fn settle(&mut self, header: &Header, file: usize) {
-        let Some(file) = self.files.get(file) else { return };
-        let (Some(waited), Some(opened)) = (file.waited, file.opened) else { return };
-        let Some(ahead) = opened.checked_sub(file.begun).filter(|ahead| *ahead > 0) else { return };
-        let ahead = (u64::from(ahead) << TIME_SHIFT).min(waited);
-        header.neighbours.files_used.fetch_add(1, Relaxed);
-        if let Some(folder) = self.folders.get_mut(file.folder) {
-            self.policy.on_used(&mut folder.worth, ahead, self.depth);
-        }
-    }
-
-    /// Place of the folder that a path lies in.
-    fn folder_of(&mut self, path: &[u8]) -> Option<usize> {
-        let end = path.iter().rposition(|byte| *byte == b'/')?;
-        let path = path.get(..end)?;
-        if let Some(place) = self.places.get(path) {
+    /// Where the place at this path is, if there is room for it.
+    fn add(&mut self, path: &Arc<[u8]>, new: impl FnOnce() -> Place) -> Option<usize> {
+        if let Some(place) = self.by_path.get(path) {
             return Some(*place);
         }
-        if self.folders.len() >= FOLDERS_MAX {
-            return None;
-        }
-        let (place, path): (usize, Arc<[u8]>) = (self.folders.len(), path.into());
-        self.places.insert(path.clone(), place);
-        self.folders.push(Folder { path, worth: Worth::default(), names: Names::Unknown, last: Box::default() });
+        let place = Some(self.places.len()).filter(|place| *place < PLACES_MAX)?;
+        self.by_path.insert(path.clone(), place);
+        self.places.push(new());
         Some(place)
     }
 }
 
-/// Requests that the device serves at once, as far as that is known.
+/// Requests that the device serves at once. One of which nothing is known is taken to serve many: the first batch tells.
 fn depth(header: &Header, device: u64) -> u32 {
     let known = header.devices.iter().find(|entry| entry.id.load(Relaxed) == device.wrapping_add(1));
-    known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit)).limit()
+    known.and_then(|entry| InflightLimit::load(&entry.limit).serves_at_once()).unwrap_or(FORETOLD_DEPTH)
 }
 
 fn now(log: &AccessLog) -> u32 {
     log.time(ffi::ticks())
-}
-
-fn name_of(path: &[u8]) -> &[u8] {
-    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
-}
-
-/// What follows the last dot of a name.
-fn kind_of(name: &[u8]) -> &[u8] {
-    match name.iter().rposition(|byte| *byte == b'.') {
-        Some(dot) if dot > 0 => &name[dot..],
-        _ => b"",
-    }
-}
-
-/// The places below `count`, from `middle` on, by their distance.
-fn outwards(middle: usize, count: usize) -> impl Iterator<Item = usize> {
-    (0..count.max(middle) + 1).flat_map(move |distance| {
-        let above = middle.checked_add(distance);
-        let below = (distance > 0).then(|| middle.checked_sub(distance)).flatten();
-        above.into_iter().chain(below).filter(move |place| *place < count)
-    })
 }

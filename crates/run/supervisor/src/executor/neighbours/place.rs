@@ -1,0 +1,202 @@
+//! A folder with its files, or a large file with its blocks: which of them lie next to what the program needed last.
+
+use std::sync::Arc;
+
+use forebay_policy::neighbours::Place as Worth;
+
+use crate::executor::fetch::CHUNK_BYTES;
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: u64 = CHUNK_BYTES;
+/// Blocks of a file, at least: a smaller one is no place of its own.
+const BLOCKS_MIN: u64 = 4;
+/// Blocks of a file that are known, at most: those of 8 GiB.
+const BLOCKS_MAX: u64 = 1 << 16;
+/// Reads of a file that do not go on where one before ended, from which its blocks are neighbours. What is read in sequence has fewer,
+/// and the kernel reads it ahead.
+const READS_MIN: u32 = 4;
+
+/// Where neighbours lie.
+pub struct Place {
+    path: Arc<[u8]>,
+    pub worth: Worth,
+    members: Members,
+}
+
+enum Members {
+    /// The files of a folder, before they are known: what was opened last.
+    Unlisted { last: Box<[u8]>, is_asked: bool },
+    /// In order.
+    Names { names: Vec<Name>, last: Box<[u8]> },
+    Blocks { taken: Vec<bool>, last: usize, reads: u32 },
+}
+
+struct Name {
+    name: Box<[u8]>,
+    is_taken: bool,
+}
+
+/// What of a place is read ahead: a file, from its beginning on, or a block of one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Member {
+    pub path: Arc<[u8]>,
+    pub block: u64,
+}
+
+/// What a place has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Its names must be listed first.
+    List,
+    Member(Member),
+}
+
+impl Place {
+    /// A folder.
+    pub fn folder(path: Arc<[u8]>) -> Self {
+        let members = Members::Unlisted { last: Box::default(), is_asked: false };
+        Self { path, worth: Worth::default(), members }
+    }
+
+    /// A file of so many bytes; `None` of one that is too small.
+    pub fn file(path: Arc<[u8]>, bytes: u64) -> Option<Self> {
+        let blocks = bytes.div_ceil(BLOCK_BYTES).min(BLOCKS_MAX);
+        let taken = (blocks >= BLOCKS_MIN).then(|| vec![false; blocks as usize])?;
+        Some(Self { path, worth: Worth::default(), members: Members::Blocks { taken, last: 0, reads: 0 } })
+    }
+
+    /// The path of the folder or file.
+    pub const fn path(&self) -> &Arc<[u8]> {
+        &self.path
+    }
+
+    /// The file of this name was opened in the folder.
+    pub fn on_opened(&mut self, opened: &[u8]) {
+        match &mut self.members {
+            Members::Unlisted { last, .. } => *last = opened.into(),
+            Members::Names { names, last } => {
+                if let Ok(own) = names.binary_search_by(|name| name.name[..].cmp(opened)) {
+                    names[own].is_taken = true;
+                }
+                *last = opened.into();
+            }
+            Members::Blocks { .. } => {}
+        }
+    }
+
+    /// The file was read in this block, not in sequence.
+    pub fn on_read(&mut self, block: u64) {
+        if let Members::Blocks { taken, last, reads } = &mut self.members {
+            *last = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
+            *reads = reads.saturating_add(1);
+        }
+    }
+
+    /// The names of the folder's files.
+    pub fn on_listed(&mut self, mut listed: Vec<Box<[u8]>>) {
+        if let Members::Unlisted { last, .. } = &self.members {
+            let last = last.clone();
+            listed.sort_unstable();
+            let names = listed.into_iter().map(|name| Name { is_taken: name == last, name }).collect();
+            self.members = Members::Names { names, last };
+        }
+    }
+
+    /// Whether there may be something to read ahead.
+    pub fn is_open(&self) -> bool {
+        match self.members {
+            Members::Unlisted { is_asked, .. } => !is_asked,
+            Members::Names { .. } => true,
+            Members::Blocks { reads, .. } => reads >= READS_MIN,
+        }
+    }
+
+    /// What was not taken before and lies next to what was needed last: files of the same kind of name, or blocks.
+    pub fn take(&mut self) -> Option<Next> {
+        match &mut self.members {
+            Members::Unlisted { is_asked, .. } => {
+                (!std::mem::replace(is_asked, true)).then_some(Next::List)
+            }
+            Members::Names { names, last } => {
+                let middle = names.binary_search_by(|name| name.name.cmp(last));
+                let kind = kind_of(last);
+                let place = outwards(middle.unwrap_or_else(|place| place), names.len())
+                    .find(|place| !names[*place].is_taken && kind_of(&names[*place].name) == kind)?;
+                let name = &mut names[place];
+                name.is_taken = true;
+                let path = [&self.path[..], b"/", &name.name].concat().into();
+                Some(Next::Member(Member { path, block: 0 }))
+            }
+            Members::Blocks { taken, last, .. } => {
+                let block = outwards(*last, taken.len()).find(|block| !taken[*block])?;
+                taken[block] = true;
+                Some(Next::Member(Member { path: self.path.clone(), block: block as u64 }))
+            }
+        }
+    }
+}
+
+/// What follows the last dot of a name.
+fn kind_of(name: &[u8]) -> &[u8] {
+    match name.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) if dot > 0 => &name[dot..],
+        _ => b"",
+    }
+}
+
+/// The places below `count`, from `middle` on, by their distance.
+fn outwards(middle: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..=count.max(middle)).flat_map(move |distance| {
+        let above = middle.checked_add(distance);
+        let below = (distance > 0).then(|| middle.checked_sub(distance)).flatten();
+        above.into_iter().chain(below).filter(move |place| *place < count)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(place: &mut Place) -> Vec<String> {
+        std::iter::from_fn(|| place.take())
+            .map(|next| match next {
+                Next::List => "list".to_owned(),
+                Next::Member(Member { path, block }) => format!("{} {block}", String::from_utf8_lossy(&path)),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn files_of_a_folder_come_by_their_distance_from_the_last_one_once_each() {
+        let mut folder = Place::folder((*b"/f").into());
+        folder.on_opened(b"c.py");
+        assert_eq!(taken(&mut folder), ["list"]);
+        assert!(!folder.is_open());
+        folder.on_listed(["e.py", "a.py", "c.py", "d.c", "b.py", "f.py"].map(|name| name.as_bytes().into()).into());
+        assert!(folder.is_open());
+        assert_eq!(taken(&mut folder), ["/f/b.py 0", "/f/e.py 0", "/f/a.py 0", "/f/f.py 0"]);
+        folder.on_opened(b"x.c");
+        assert_eq!(taken(&mut folder), ["/f/d.c 0"]);
+    }
+
+    #[test]
+    fn blocks_of_a_file_come_once_it_is_read_in_several_places() {
+        assert!(Place::file((*b"/small").into(), 3 * BLOCK_BYTES).is_none());
+        let mut file = Place::file((*b"/f").into(), 3 * BLOCK_BYTES + 1).unwrap();
+        for block in [0, 9, 3, 1] {
+            assert!(!file.is_open());
+            file.on_read(block);
+        }
+        assert!(file.is_open());
+        assert_eq!(taken(&mut file), ["/f 1", "/f 2", "/f 0", "/f 3"]);
+    }
+
+    #[test]
+    fn an_empty_folder_has_nothing() {
+        let mut folder = Place::folder((*b"/f").into());
+        let _ = folder.take();
+        folder.on_listed(Vec::new());
+        folder.on_opened(b"gone");
+        assert_eq!(folder.take(), None);
+    }
+}
