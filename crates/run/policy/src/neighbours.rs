@@ -13,14 +13,14 @@
 //!
 //! and one that the program needs later saves what its read was ahead, `w` at most. Of a place of which `t` were read ahead and `u`
 //! were needed later, another one is needed with the probability `(u + 1) / (t + 2)`. But a program that looks rows up in no order comes to
-//! most blocks late. So each of the `n` needs in the place that were not read ahead pays for it, too. Another read is worth its cost while
+//! most blocks late. So each of the `n` waits in the place pays for it, too. Another read is worth its cost while
 //!
 //! ```text
 //!     3/4 w (u + 1) + w n / 16  >=  c (t + 2)
 //! ```
 //!
-//! and is made when the [account](crate::account) of all places covers `c`. A place that is not worth another read is a failure, and a
-//! read that was ahead by twice its cost a success.
+//! and is made when the [account](crate::account) of all places covers `c`. A place that is not worth another read is a failure, and so is
+//! a read that finds its data in memory: hints may be ahead of it. A read that was ahead by twice its cost is a success.
 //!
 //! # Bound
 //!
@@ -111,6 +111,11 @@ impl Neighbours {
         }
     }
 
+    /// What was read ahead had been in memory.
+    pub fn on_idle(&mut self, depth: u32) {
+        let _ = self.account().on_outcome(outcome(0, self.cost(depth)));
+    }
+
     fn account(&self) -> Account<'_> {
         Account::new(&self.account, self.processor)
     }
@@ -121,7 +126,7 @@ impl Neighbours {
 }
 
 impl Place {
-    /// The program needed something of it that was not read ahead.
+    /// The program waited for something of it that was not read ahead.
     pub const fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
     }

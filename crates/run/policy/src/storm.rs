@@ -96,6 +96,14 @@ impl Prices {
     }
 }
 
+impl Prices {
+    /// Whether a piece is worth its price if one in so many spares a stall.
+    #[must_use]
+    pub const fn pay_for_one_in(&self, pieces: u64) -> bool {
+        self.request / 4 * SAVED_QUARTERS / pieces >= self.piece
+    }
+}
+
 /// What is known of a file that a process faults through.
 #[derive(Clone, Debug)]
 pub struct Storm {

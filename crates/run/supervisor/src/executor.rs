@@ -284,8 +284,8 @@ impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
         let foretold = || self.replay.take().or_else(|| self.libraries.take());
-        let likely = || self.neighbours.take().or_else(|| self.stream.take());
-        self.cells.take().or_else(foretold).or_else(likely)
+        let likely = || self.neighbours.take().or_else(|| self.libraries.take_rest());
+        self.cells.take().or_else(foretold).or_else(likely).or_else(|| self.stream.take())
     }
 
     fn has_ready(&self) -> bool {
@@ -293,6 +293,7 @@ impl Shared {
             || self.replay.has_ready()
             || self.libraries.has_ready()
             || self.neighbours.has_ready()
+            || self.libraries.has_rest()
             || self.stream.has_ready()
     }
 }

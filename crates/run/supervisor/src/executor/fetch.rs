@@ -54,6 +54,8 @@ pub struct Done {
     pub is_changed: bool,
     /// The path was found on a remote file system.
     pub is_remote: bool,
+    /// `st_dev` of what was found.
+    pub device: Option<u64>,
     /// Data that is in memory now.
     pub bytes: u64,
     /// What the file of a library says.
@@ -111,6 +113,7 @@ impl Fetcher {
         let (found, status) = self.find(job, done)?;
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
         done.is_remote = self.devices.is_remote(device);
+        done.device = Some(device);
         if matches!(job.origin, Origin::Replay { .. } | Origin::Neighbour(_)) && kernel_files::are_in(&found) {
             return Ok(());
         }

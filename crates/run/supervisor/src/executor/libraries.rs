@@ -16,8 +16,14 @@ use std::{
     },
 };
 
-use forebay_policy::price::LIBRARIES_IN_MEMORY_MAX;
-use forebay_protocol::layout::{CELL_FREE, CELL_READY, GO, LEASES_UNKNOWN, PATH_BYTES, ProgramCell, replay};
+use forebay_policy::{
+    inflight::InflightLimit,
+    price::{CODE_USED_ONE_IN, LIBRARIES_IN_MEMORY_MAX},
+    storm::Prices,
+};
+use forebay_protocol::layout::{
+    CELL_FREE, CELL_READY, GO, LEASES_UNKNOWN, MEMORY_SHORT, PATH_BYTES, ProgramCell, replay,
+};
 use rustix::io::pread;
 
 use self::{
@@ -25,7 +31,7 @@ use self::{
     loaded::Loaded,
     search::{Search, Searched},
 };
-use super::{Done, Fetch, Job, Origin, Wanted, replay::in_chunks, wake};
+use super::{Done, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, replay::in_chunks, wake};
 use crate::{channel::Channel, devices::Ticket, examine::program_file};
 
 /// Jobs for libraries come after all hints.
@@ -44,6 +50,8 @@ pub struct Library {
     mapped: Vec<(u64, u64)>,
     /// What is touched when all libraries are mapped, until the program begins, and at its end.
     started: Vec<(u64, u64)>,
+    /// What of it is touched later, if at all.
+    rest: Vec<(u64, u64)>,
     /// The names of the libraries that it needs.
     needed: Vec<Box<[u8]>>,
     /// Where the loader looks for these first.
@@ -79,6 +87,12 @@ struct State {
     /// Parts of files that have been examined: what the loader touches before it goes to the next, and after.
     mapped: VecDeque<(u32, Fetch)>,
     started: VecDeque<(u32, Fetch)>,
+    /// The rest of files of which no part is known to have been read by a device, by their paths, and of all others.
+    rest: HashMap<Arc<[u8]>, Vec<(u32, Fetch)>>,
+    rest_of_cold: VecDeque<(u32, Fetch)>,
+    rest_bytes: u64,
+    /// The device of the last file.
+    device: u64,
     /// Files in a row that were in memory.
     in_memory: u32,
     jobs: u64,
@@ -124,15 +138,39 @@ impl Libraries {
                 }
             }
         }
-        let Next { file, process, fetch } = state.next()?;
-        state.jobs += 1;
-        Some(Job {
-            origin: Origin::Library { process, file },
-            number: NUMBER_FIRST + state.jobs,
-            path: fetch.path,
-            wanted: fetch.wanted,
-            ticket: Ticket::new(|| {}),
-        })
+        let next = state.next()?;
+        Some(state.job(next))
+    }
+
+    /// The next job for what programs may touch of their code after they have begun. It is worth it where the device serves many
+    /// requests at once, and as far as there is memory.
+    pub fn take_rest(&self) -> Option<Job> {
+        let mut state = self.state();
+        if !self.may_take_rest(&state) {
+            return None;
+        }
+        let (process, fetch) = state.rest_of_cold.pop_front()?;
+        state.rest_bytes += CHUNK_BYTES;
+        Some(state.job(Next { file: None, process, fetch }))
+    }
+
+    /// Whether there is one.
+    pub fn has_rest(&self) -> bool {
+        let state = self.state();
+        !state.rest_of_cold.is_empty() && self.may_take_rest(&state)
+    }
+
+    fn may_take_rest(&self, state: &State) -> bool {
+        let header = self.channel.header();
+        let prices = || {
+            let known = header.devices.iter().find(|entry| entry.id.load(Relaxed) == state.device.wrapping_add(1));
+            let limit = known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit));
+            Prices::of(&limit, header.ticks_per_second.load(Relaxed))
+        };
+        self.may_open()
+            && header.memory.load(Relaxed) != MEMORY_SHORT
+            && state.rest_bytes < header.horizon_bytes.load(Relaxed)
+            && prices().pay_for_one_in(CODE_USED_ONE_IN)
     }
 
     /// Whether there is one.
@@ -154,13 +192,18 @@ impl Libraries {
         match (file, done.library) {
             (Some(file), Some(library)) => {
                 figures.files.fetch_add(done.waited.is_some().into(), Relaxed);
-                self.state().on_read(file, &job.path, library, done.waited.is_some());
+                let mut state = self.state();
+                state.on_read(file, &job.path, library, done.waited.is_some());
+                if done.waited.is_some() {
+                    state.on_cold(&job.path, done.device);
+                }
             }
             (Some(file), None) => self.state().on_refused(file),
-            (None, _) => {
-                let read = if done.waited.is_some() { done.bytes } else { 0 };
-                figures.bytes.fetch_add(read, Relaxed);
+            (None, _) if done.waited.is_some() => {
+                figures.bytes.fetch_add(done.bytes, Relaxed);
+                self.state().on_cold(&job.path, done.device);
             }
+            (None, _) => {}
         }
     }
 
@@ -256,6 +299,8 @@ impl State {
             self.ready.clear();
             self.mapped.clear();
             self.started.clear();
+            self.rest.clear();
+            self.rest_of_cold.clear();
             return;
         }
         let Some(File { inherited, process, .. }) = self.files.get(file) else { return };
@@ -270,12 +315,30 @@ impl State {
         };
         self.mapped.extend(parts(library.mapped));
         self.started.extend(parts(library.started));
+        self.rest.insert(path.clone(), parts(library.rest));
         let searched = library.searched.from(path, &inherited);
         for name in library.needed {
             if self.names.insert(name.clone()) {
                 let paths = self.search.paths(&name, &searched);
                 self.add(paths, searched.inherited(), process);
             }
+        }
+    }
+
+    /// A device was asked for a part of the file at this path.
+    fn on_cold(&mut self, path: &Arc<[u8]>, device: Option<u64>) {
+        self.device = device.unwrap_or(self.device);
+        self.rest_of_cold.extend(self.rest.remove(path).unwrap_or_default());
+    }
+
+    fn job(&mut self, Next { file, process, fetch }: Next) -> Job {
+        self.jobs += 1;
+        Job {
+            origin: Origin::Library { process, file },
+            number: NUMBER_FIRST + self.jobs,
+            path: fetch.path,
+            wanted: fetch.wanted,
+            ticket: Ticket::new(|| {}),
         }
     }
 

@@ -56,6 +56,8 @@ struct State {
     head: u64,
     waits: u64,
     wait_ticks: u64,
+    /// Waits that no need is known to have caused.
+    unexplained: u64,
     /// Requests that the device of the last file serves at once.
     depth: u32,
     places: Vec<Place>,
@@ -132,7 +134,10 @@ impl Neighbours {
                 }
             }
             Step::Read(taken) => {
-                let Some(waited) = done.waited else { return };
+                let Some(waited) = done.waited else {
+                    let depth = state.depth;
+                    return state.policy.on_idle(depth);
+                };
                 header.neighbours.reads.fetch_add(1, Relaxed);
                 header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
                 let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
@@ -182,6 +187,7 @@ impl State {
             head: 0,
             waits: 0,
             wait_ticks: 0,
+            unexplained: 0,
             depth: FORETOLD_DEPTH,
             places: Vec::new(),
             by_path: HashMap::new(),
@@ -199,7 +205,7 @@ impl State {
         let ticks = header.neighbours.wait_ticks.load(Relaxed);
         let (more, longer) = (waits.saturating_sub(self.waits), ticks.saturating_sub(self.wait_ticks));
         self.policy.on_waits(more, longer, self.depth);
-        (self.waits, self.wait_ticks) = (waits, ticks);
+        (self.waits, self.wait_ticks, self.unexplained) = (waits, ticks, more);
         let head = log.head.load(Acquire);
         if head == self.head {
             return;
@@ -269,7 +275,11 @@ impl State {
                 let _ = self.taken[taken].needed.get_or_insert(at);
                 self.settle(header, taken);
             }
-            None => self.places[place].worth.on_missed(),
+            None if self.unexplained > 0 => {
+                self.unexplained -= 1;
+                self.places[place].worth.on_missed();
+            }
+            None => {}
         }
     }
 

@@ -36,9 +36,12 @@ pub fn read(code: Code, read: impl Fn(u64, &mut [u8]) -> usize) -> Option<Librar
     head.truncate(length);
     let segments = Segments::new(&head)?;
     let (mapped, started) = (segments.written(), segments.run_first(code));
-    let mut library = Library { mapped, started, ..Library::default() };
-    let mut dynamic = vec![0; usize::try_from(segments.dynamic?.1.min(DYNAMIC_BYTES_MAX)).ok()?];
-    let length = read(segments.dynamic?.0, &mut dynamic);
+    let rest = segments.rest(code);
+    let mut library = Library { mapped, started, rest, ..Library::default() };
+    // A static program needs no library.
+    let Some((offset, length)) = segments.dynamic else { return Some(library) };
+    let mut dynamic = vec![0; usize::try_from(length.min(DYNAMIC_BYTES_MAX)).ok()?];
+    let length = read(offset, &mut dynamic);
     dynamic.truncate(length - length % size_of::<Dyn64<LE>>());
     let entries = || {
         let entries = pod::slice_from_all_bytes::<Dyn64<LE>>(&dynamic).unwrap_or_default().iter();
@@ -130,6 +133,23 @@ impl Segments {
         parts
     }
 
+    /// What is never written, and lies between the parts that run first.
+    fn rest(&self, code: Code) -> Vec<(u64, u64)> {
+        let first = self.run_first(code);
+        let end = |(offset, length): &(u64, u64)| offset.saturating_add(*length);
+        let mut parts = Vec::new();
+        for load in self.loads.iter().filter(|load| load.flags & PF_W == 0) {
+            let (mut at, load_end) = (load.offset, load.offset.saturating_add(load.bytes));
+            for part in first.iter().filter(|(offset, _)| (load.offset..load_end).contains(offset)) {
+                parts.push((at, part.0.saturating_sub(at)));
+                at = at.max(end(part));
+            }
+            parts.push((at, load_end.saturating_sub(at)));
+        }
+        parts.retain(|(_, length)| *length > 0);
+        parts
+    }
+
     /// Where in the file the address is.
     fn offset_of(&self, address: u64) -> Option<u64> {
         self.loads.iter().find_map(|load| {
@@ -164,8 +184,12 @@ mod tests {
         assert!(needed.iter().any(|name| name == "libc.so.6"), "{needed:?}");
         assert_eq!(library.started[0].0, 0);
         assert!(!library.mapped.is_empty() && library.started.len() >= 3, "{library:?}");
-        let bytes = |library: &Library| library.started.iter().map(|(_, length)| length).sum::<u64>();
-        assert!(bytes(&read(Code::Whole)) > bytes(&library) + (1 << 20));
+        let bytes = |parts: &[(u64, u64)]| parts.iter().map(|(_, length)| length).sum::<u64>();
+        let whole = read(Code::Whole);
+        assert!(bytes(&whole.started) > bytes(&library.started) + (1 << 20));
+        // The last page of the code is not always whole.
+        let all = |library: &Library| bytes(&library.started) + bytes(&library.rest);
+        assert!(all(&whole).abs_diff(all(&library)) < PAGE_BYTES, "{} {}", all(&whole), all(&library));
     }
 
     #[test]
