@@ -17,7 +17,7 @@ use std::{
 };
 
 use forebay_policy::{
-    inflight::InflightLimit,
+    inflight::{InflightLimit, LIMIT_FIRST},
     price::{CODE_USED_ONE_IN, LIBRARIES_IN_MEMORY_MAX},
     storm::Prices,
 };
@@ -38,6 +38,8 @@ use crate::{channel::Channel, devices::Ticket, examine::program_file};
 const NUMBER_FIRST: u64 = 1 << 62;
 /// The library whose code every program uses, in many places.
 const C_LIBRARY: &[u8] = b"/libc.so.6";
+/// What is read of the rest of code on a device of which nothing is known, and which tells: so many pieces.
+const REST_FIRST_BYTES: u64 = 2 * LIMIT_FIRST as u64 * CHUNK_BYTES;
 /// Libraries of a run, at most.
 const LIBRARIES_MAX: usize = 4096;
 /// Processes whose libraries are remembered, most of which have ended when there are so many.
@@ -162,15 +164,20 @@ impl Libraries {
 
     fn may_take_rest(&self, state: &State) -> bool {
         let header = self.channel.header();
-        let prices = || {
-            let known = header.devices.iter().find(|entry| entry.id.load(Relaxed) == state.device.wrapping_add(1));
+        let pays = || {
+            let known =
+                header.devices.iter().find(|entry| entry.id.load(Relaxed) == state.device.wrapping_add(1));
             let limit = known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit));
-            Prices::of(&limit, header.ticks_per_second.load(Relaxed))
+            let prices = Prices::of(&limit, header.ticks_per_second.load(Relaxed));
+            match limit.serves_at_once() {
+                Some(_) => prices.pay_for_one_in(CODE_USED_ONE_IN),
+                None => state.rest_bytes < REST_FIRST_BYTES,
+            }
         };
         self.may_open()
             && header.memory.load(Relaxed) != MEMORY_SHORT
             && state.rest_bytes < header.horizon_bytes.load(Relaxed)
-            && prices().pay_for_one_in(CODE_USED_ONE_IN)
+            && pays()
     }
 
     /// Whether there is one.
