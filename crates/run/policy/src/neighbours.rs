@@ -33,8 +33,8 @@ use forebay_protocol::layout;
 
 use crate::account::{Account, Outcome};
 use crate::price::{
-    MEAN_WEIGHT, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS, WAITED_PART,
-    WORTH_TIMES, mean,
+    MEAN_WEIGHT, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS, WAITED_PART, WORTH_TIMES,
+    mean,
 };
 
 /// What neighbours cost and earn in a run.
@@ -58,7 +58,11 @@ impl Neighbours {
     /// Where the processor counts so many ticks in a second.
     #[must_use]
     pub fn new(ticks_per_second: u64) -> Self {
-        Self { account: layout::Account::default(), processor: ticks_per_second / 1_000_000 * NEIGHBOUR_US, wait: 0 }
+        Self {
+            account: layout::Account::default(),
+            processor: ticks_per_second / 1_000_000 * NEIGHBOUR_US,
+            wait: 0,
+        }
     }
 
     /// The program waited so often for files, on a device that serves `depth` requests at once, and so long in all.

@@ -111,6 +111,8 @@ pub struct Header {
     pub speculators: AtomicU32,
     /// Whether a process on the machine holds a lease on a file: [`LEASES_UNKNOWN`], [`LEASES_NONE`] or [`LEASES_SOME`].
     pub leases: AtomicU32,
+    /// 1 once a process of the run asks to be told of what is opened or read: nothing is read ahead from then on.
+    pub files_watched: AtomicU32,
     /// What is known of the replay of an access profile.
     pub replay: Replay,
     /// What is read ahead for the loaders of programs.

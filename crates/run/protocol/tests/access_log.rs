@@ -85,9 +85,11 @@ fn any_record() -> impl Strategy<Value = Written> {
         (used, any::<u32>(), any::<u32>(), range, any::<bool>()).prop_map(
             |(used, at, file, (start, end), open)| { Written::Range(used, at, file, start, end, open) }
         ),
-        (any::<[u32; 2]>(), any::<[u64; 3]>(), any::<i64>()).prop_map(|([at, file], [dev, ino, size], mtime_ns)| {
-            Written::File(at, file, Attributes { dev, ino, size, mtime_ns })
-        }),
+        (any::<[u32; 2]>(), any::<[u64; 3]>(), any::<i64>()).prop_map(
+            |([at, file], [dev, ino, size], mtime_ns)| {
+                Written::File(at, file, Attributes { dev, ino, size, mtime_ns })
+            }
+        ),
     ]
 }
 

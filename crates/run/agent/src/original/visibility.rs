@@ -53,7 +53,9 @@ pub fn watches_files(call: &Call) -> bool {
 
 /// The program is about to watch files: what reads ahead of it ends, and nothing of that is under way when this returns.
 pub fn stop_replay() {
-    let Some(replay) = session::header().map(|header| &header.replay) else { return };
+    let Some(header) = session::header() else { return };
+    header.files_watched.store(1, SeqCst);
+    let replay = &header.replay;
     for state in [layout::replay::NONE, layout::replay::ON] {
         let _ = replay.state.compare_exchange(state, layout::replay::STOPPED, SeqCst, SeqCst);
     }

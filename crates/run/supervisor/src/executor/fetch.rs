@@ -114,7 +114,8 @@ impl Fetcher {
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
         done.is_remote = self.devices.is_remote(device);
         done.device = Some(device);
-        if matches!(job.origin, Origin::Replay { .. } | Origin::Neighbour(_)) && kernel_files::are_in(&found) {
+        if matches!(job.origin, Origin::Replay { .. } | Origin::Neighbour(_)) && kernel_files::are_in(&found)
+        {
             return Ok(());
         }
         match (&job.wanted, FileType::from_raw_mode(status.stx_mode.into())) {

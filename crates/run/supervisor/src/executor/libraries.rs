@@ -219,6 +219,7 @@ impl Libraries {
         let header = self.channel.header();
         header.leases.load(Acquire) != LEASES_UNKNOWN
             && header.control.load(Relaxed) == GO
+            && header.files_watched.load(Relaxed) == 0
             && header.replay.state.load(Relaxed) != replay::STOPPED
     }
 

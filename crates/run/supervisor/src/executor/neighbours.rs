@@ -104,13 +104,7 @@ impl Neighbours {
         let ticket = Ticket::new(move || {
             channel.header().jobs[slot].fetch_sub(1, SeqCst);
         });
-        Some(Job {
-            origin: Origin::Neighbour(step),
-            number: NUMBER_FIRST + state.jobs,
-            path,
-            wanted,
-            ticket,
-        })
+        Some(Job { origin: Origin::Neighbour(step), number: NUMBER_FIRST + state.jobs, path, wanted, ticket })
     }
 
     /// Whether there may be one.
@@ -171,6 +165,7 @@ impl Neighbours {
             && header.control.load(Relaxed) == GO
             && header.leases.load(Acquire) == LEASES_NONE
             && header.memory.load(Relaxed) != MEMORY_SHORT
+            && header.files_watched.load(SeqCst) == 0
             && !matches!(header.replay.state.load(Relaxed), replay::ON | replay::STOPPED)
     }
 
@@ -240,7 +235,11 @@ impl State {
                         taken.begun = begun;
                         let Member { path, block } = taken.member.clone();
                         let offset = block.saturating_mul(BLOCK_BYTES);
-                        return Some((step, path, Wanted::Data { offset, length: BLOCK_BYTES, expected: None }));
+                        return Some((
+                            step,
+                            path,
+                            Wanted::Data { offset, length: BLOCK_BYTES, expected: None },
+                        ));
                     }
                 }
             }
@@ -307,7 +306,8 @@ impl State {
 
     /// Pays for what was read and needed, once both are known.
     fn settle(&mut self, header: &Header, taken: usize) {
-        let Some(Taken { place, begun, waited: Some(waited), needed: Some(needed), .. }) = self.taken.get_mut(taken)
+        let Some(Taken { place, begun, waited: Some(waited), needed: Some(needed), .. }) =
+            self.taken.get_mut(taken)
         else {
             return;
         };

@@ -41,7 +41,8 @@ impl LogReader {
                     let base = if base == 0 { Some(&root) } else { self.names.get(&base) };
                     let Some(mut name) = base.and_then(|base| joined(base, path)) else { continue };
                     let path = Arc::clone(&name.path);
-                    let needed = |kind| Some(Entry::Needed { at, path: Arc::clone(&path), kind, range: 0..0 });
+                    let needed =
+                        |kind| Some(Entry::Needed { at, path: Arc::clone(&path), kind, range: 0..0 });
                     let entry = match outcome {
                         // The kernel's own.
                         Outcome::Named => {

@@ -25,10 +25,20 @@ pub struct Place {
 
 enum Members {
     /// The files of a folder, before they are known: what was opened last.
-    Unlisted { last: Box<[u8]>, is_asked: bool },
+    Unlisted {
+        last: Box<[u8]>,
+        is_asked: bool,
+    },
     /// In order.
-    Names { names: Vec<Name>, last: Box<[u8]> },
-    Blocks { taken: Vec<bool>, last: usize, reads: u32 },
+    Names {
+        names: Vec<Name>,
+        last: Box<[u8]>,
+    },
+    Blocks {
+        taken: Vec<bool>,
+        last: usize,
+        reads: u32,
+    },
 }
 
 struct Name {
@@ -114,9 +124,7 @@ impl Place {
     /// What was not taken before and lies next to what was needed last: files of the same kind of name, or blocks.
     pub fn take(&mut self) -> Option<Next> {
         match &mut self.members {
-            Members::Unlisted { is_asked, .. } => {
-                (!std::mem::replace(is_asked, true)).then_some(Next::List)
-            }
+            Members::Unlisted { is_asked, .. } => (!std::mem::replace(is_asked, true)).then_some(Next::List),
             Members::Names { names, last } => {
                 let middle = names.binary_search_by(|name| name.name.cmp(last));
                 let kind = kind_of(last);
@@ -172,7 +180,9 @@ mod tests {
         folder.on_opened(b"c.py");
         assert_eq!(taken(&mut folder), ["list"]);
         assert!(!folder.is_open());
-        folder.on_listed(["e.py", "a.py", "c.py", "d.c", "b.py", "f.py"].map(|name| name.as_bytes().into()).into());
+        folder.on_listed(
+            ["e.py", "a.py", "c.py", "d.c", "b.py", "f.py"].map(|name| name.as_bytes().into()).into(),
+        );
         assert!(folder.is_open());
         assert_eq!(taken(&mut folder), ["/f/b.py 0", "/f/e.py 0", "/f/a.py 0", "/f/f.py 0"]);
         folder.on_opened(b"x.c");
