@@ -14,7 +14,7 @@
 //! Everything is an atomic word, so threads, signal handlers and vfork children record at any time.
 
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use forebay_protocol::access_log::{AccessLog, Attributes, Entry, Outcome, PATH_BYTES_MAX, Use, wanted};
 use forebay_protocol::signature::Signature;
@@ -31,6 +31,8 @@ use crate::{attributes, process, session, timing};
 static LOG: AtomicPtr<AccessLog> = AtomicPtr::new(core::ptr::null_mut());
 /// When this image of the process began, as by [`AccessLog::time`].
 static BEGAN: AtomicU32 = AtomicU32::new(0);
+/// This process has another root directory than the supervisor.
+static HAS_LEFT_ROOT: AtomicBool = AtomicBool::new(false);
 /// Place of the record that names the working directory; 0 while that is unknown.
 static FOLDER: AtomicU32 = AtomicU32::new(0);
 
@@ -100,9 +102,20 @@ pub unsafe fn begin(program: *const u8) {
     }
 }
 
-/// Whether anything is recorded.
+/// This process has waited for a file.
+pub fn on_wait() {
+    if let Some(log) = session::access_log()
+        && log.wanted.load(Relaxed) & wanted::AFTER_WAIT != 0
+        && LOG.load(Relaxed).is_null()
+        && !HAS_LEFT_ROOT.load(Relaxed)
+    {
+        LOG.store(core::ptr::from_ref(log).cast_mut(), Relaxed);
+    }
+}
+
+/// Whether a profile is recorded.
 pub fn is_on() -> bool {
-    log().is_some()
+    log().is_some_and(|log| log.wanted.load(Relaxed) & wanted::ACCESSES != 0)
 }
 
 /// Nothing is recorded in this process again.
@@ -120,7 +133,7 @@ pub fn log_of_pages() -> Option<(&'static AccessLog, u32)> {
 fn log() -> Option<&'static AccessLog> {
     // SAFETY: null or the session's log, which is never unmapped.
     let log = unsafe { LOG.load(Relaxed).as_ref() }?;
-    if log.wanted.load(Relaxed) & wanted::ACCESSES == 0 {
+    if log.wanted.load(Relaxed) & (wanted::ACCESSES | wanted::AFTER_WAIT) == 0 {
         stop();
         return None;
     }
@@ -211,11 +224,12 @@ pub fn opened_other(result: isize) {
 
 /// The working directory is another one. In another root directory, paths are others.
 fn changed_folder(call: &Call) {
-    if log().is_none() || process::is_vfork_child() {
+    if process::is_vfork_child() {
         return;
     }
     FOLDER.store(0, Relaxed);
     if call.number as u32 == n::__NR_chroot {
+        HAS_LEFT_ROOT.store(true, Relaxed);
         stop();
     }
 }

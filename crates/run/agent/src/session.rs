@@ -118,18 +118,19 @@ pub fn ring(header: &Header) {
     }
 }
 
-/// Tells the executor that this process has waited for a file. It reads neighbours of files ahead, where waits are long enough.
-pub fn tell_of_wait(ticks: u64) {
-    let Some(header) = header() else { return };
+/// Tells the executor that this process has waited for a file, if that took long enough for it to read neighbours ahead. Whether it has.
+pub fn tell_of_wait(ticks: u64) -> bool {
+    let Some(header) = header() else { return false };
     let ticks_per_us = header.ticks_per_second.load(Ordering::Relaxed) / 1_000_000;
     if ticks < NEIGHBOUR_WAIT_US.saturating_mul(ticks_per_us) {
-        return;
+        return false;
     }
     let neighbours = &header.neighbours;
     neighbours.slot.store(SLOT_INDEX.load(Ordering::Relaxed) as u32, Ordering::Relaxed);
     neighbours.wait_ticks.fetch_add(ticks, Ordering::Relaxed);
     neighbours.waits.fetch_add(1, Ordering::Release);
     ring(header);
+    true
 }
 
 /// The access log, once attached.

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! and one that the program needs later saves what its read was ahead, `w` at most. Of a place of which `t` were read ahead and `u`
-//! were needed later, another one is needed with the probability `(u + 1) / (t + 2)`. But a program that looks rows up in no order comes to
+//! were needed later, another one is needed with the probability `(u + 1) / (t + 2)`. But a program that looks rows up in no order needs
 //! most blocks late. So each of the `n` waits in the place pays for it, too. Another read is worth its cost while
 //!
 //! ```text

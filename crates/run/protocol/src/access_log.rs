@@ -54,6 +54,8 @@ pub mod wanted {
     pub const ACCESSES: u64 = 1 << 0;
     /// Which pages of mapped files a process has when it ends.
     pub const MAPPED: u64 = 1 << 1;
+    /// Look-ups and reads of a process that has waited for a file: its needs may have neighbours.
+    pub const AFTER_WAIT: u64 = 1 << 2;
 }
 
 /// The log of a run. Tests have shorter ones.

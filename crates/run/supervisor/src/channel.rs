@@ -94,7 +94,7 @@ impl Channel {
             // For the neighbours of files, whether a profile is recorded or not.
             let log = channel.access_log();
             log.since.store(ffi::ticks(), Relaxed);
-            log.wanted.store(wanted::ACCESSES, Relaxed);
+            log.wanted.store(wanted::AFTER_WAIT, Relaxed);
         }
         header.magic.store(MAGIC, Release);
         Ok(channel)

@@ -141,8 +141,8 @@ enum Origin {
     /// The loader of a program that this process executes, or this one's for 0; the place of the file that it needs, or none for a
     /// part of one.
     Library { process: u32, file: Option<usize> },
-    /// A folder in which the program opens files, or a file of it.
-    Neighbour(neighbours::Step),
+    /// The process of this slot, which waits for files one after the other.
+    Neighbour { slot: usize, step: neighbours::Step },
     /// A process that faults through this file.
     Stream { process: u32, inode: u64 },
 }
@@ -264,7 +264,7 @@ fn carry_out(shared: &Arc<Shared>, place: Place, job: &Job) {
         Origin::Slot(_) => {}
         Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
         Origin::Library { file, .. } => shared.libraries.on_done(job, file, done),
-        Origin::Neighbour(step) => shared.neighbours.on_done(step, done),
+        Origin::Neighbour { step, .. } => shared.neighbours.on_done(step, done),
         Origin::Stream { .. } => shared.stream.on_done(done),
     }
     job.ticket.finish();

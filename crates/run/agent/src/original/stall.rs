@@ -18,7 +18,7 @@ use super::track::{self, Match, is_led, repair, used};
 use super::{LIVE, PROBES, PROBES_MAX};
 use crate::snapshot::Spawned;
 use crate::timing::{self, Period};
-use crate::{attributes, fault_threads, process, session, speculator, trace, usage};
+use crate::{accesses, attributes, fault_threads, process, session, speculator, trace, usage};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
@@ -88,9 +88,6 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
         turn_off(Off::NoSlot);
         return;
     };
-    if !matches!(matched, Match::Hinted(_)) {
-        session::tell_of_wait(duration);
-    }
     let Some(account) = session::account() else { return };
     let counters = &slot.counters;
     if let Match::Hinted(stall) = matched {
@@ -100,6 +97,9 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
         counters.late_ticks.fetch_add(duration, Relaxed);
         private.forks.on_stall(&account, duration, false, None);
         return;
+    }
+    if session::tell_of_wait(duration) {
+        accesses::on_wait();
     }
     counters.stalls.fetch_add(1, Relaxed);
     counters.stall_ticks.fetch_add(duration, Relaxed);

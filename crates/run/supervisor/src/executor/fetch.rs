@@ -114,7 +114,8 @@ impl Fetcher {
         let device = makedev(status.stx_dev_major, status.stx_dev_minor);
         done.is_remote = self.devices.is_remote(device);
         done.device = Some(device);
-        if matches!(job.origin, Origin::Replay { .. } | Origin::Neighbour(_)) && kernel_files::are_in(&found)
+        if matches!(job.origin, Origin::Replay { .. } | Origin::Neighbour { .. })
+            && kernel_files::are_in(&found)
         {
             return Ok(());
         }
@@ -162,7 +163,7 @@ impl Fetcher {
             Origin::Replay { .. } => SLOTS,
             Origin::Stream { .. } => SLOTS + 1,
             Origin::Library { .. } => SLOTS + 2,
-            Origin::Neighbour(_) => SLOTS + 3,
+            Origin::Neighbour { .. } => SLOTS + 3,
         }];
         let device = last.load(Relaxed);
         let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
@@ -222,9 +223,8 @@ impl Fetcher {
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
-            Origin::Replay { .. } | Origin::Library { process: 0, .. } | Origin::Neighbour(_) => {
-                self.replay_root.clone()
-            }
+            Origin::Replay { .. } | Origin::Library { process: 0, .. } => self.replay_root.clone(),
+            Origin::Neighbour { slot, .. } => self.roots.of_waiting(&self.channel, slot),
             Origin::Stream { process, .. } | Origin::Library { process, .. } => {
                 self.roots.of_process(process)
             }

@@ -1,4 +1,4 @@
-//! What lies beside what the program needs, handed out as jobs while the program waits: files of the folders in which it opens
+//! What lies beside what the program needs, handed out as jobs while the program waits. That is files of the folders in which it opens
 //! others, and blocks of large files that it reads in many places. Which places are worth that says `forebay_policy::neighbours`.
 //! The program's opens and reads are taken from the access log.
 
@@ -104,7 +104,13 @@ impl Neighbours {
         let ticket = Ticket::new(move || {
             channel.header().jobs[slot].fetch_sub(1, SeqCst);
         });
-        Some(Job { origin: Origin::Neighbour(step), number: NUMBER_FIRST + state.jobs, path, wanted, ticket })
+        Some(Job {
+            origin: Origin::Neighbour { slot, step },
+            number: NUMBER_FIRST + state.jobs,
+            path,
+            wanted,
+            ticket,
+        })
     }
 
     /// Whether there may be one.

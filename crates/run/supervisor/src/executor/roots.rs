@@ -32,6 +32,7 @@ pub enum Root {
 pub struct Roots {
     of_slots: Mutex<HashMap<Asking, Root>>,
     of_process: Mutex<Option<(u32, Root)>>,
+    of_waiting: Mutex<Option<(u32, u64, Root)>>,
 }
 
 impl Roots {
@@ -62,6 +63,19 @@ impl Roots {
         }
         let root = find_root(process);
         *known = Some((process, root.clone()));
+        root
+    }
+
+    /// The root of the process that has the slot, as it was at the last wait of the run.
+    pub fn of_waiting(&self, channel: &Channel, slot: usize) -> Root {
+        let (pid, waits) =
+            (channel.slot(slot).pid.load(Relaxed), channel.header().neighbours.waits.load(Relaxed));
+        let mut known = self.of_waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., root)) = known.as_ref().filter(|known| (known.0, known.1) == (pid, waits)) {
+            return root.clone();
+        }
+        let root = find_root(pid);
+        *known = Some((pid, waits, root.clone()));
         root
     }
 }
