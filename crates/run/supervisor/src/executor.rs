@@ -284,7 +284,8 @@ impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
         let foretold = || self.replay.take().or_else(|| self.libraries.take());
-        let likely = || self.neighbours.take().or_else(|| self.libraries.take_rest());
+        let is_remote = |device| self.fetcher.is_remote(device);
+        let likely = || self.neighbours.take(is_remote).or_else(|| self.libraries.take_rest());
         self.cells.take().or_else(foretold).or_else(likely).or_else(|| self.stream.take())
     }
 

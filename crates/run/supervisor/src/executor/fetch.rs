@@ -102,6 +102,11 @@ impl Fetcher {
         self.devices.watch();
     }
 
+    /// Whether the device is of a remote file system.
+    pub fn is_remote(&self, device: u64) -> bool {
+        self.devices.is_remote(device)
+    }
+
     /// Jobs are advice: whatever fails, the program finds out itself.
     pub fn carry_out(&self, job: &Job) -> Done {
         let mut done = Done::default();

@@ -87,13 +87,13 @@ impl Neighbours {
         Self { channel, state: Mutex::new(State::new(policy)) }
     }
 
-    /// The next job.
-    pub fn take(&self) -> Option<Job> {
+    /// The next job. Devices of remote file systems are left alone: each look-up, listing and open is a request there.
+    pub fn take(&self, is_remote: impl Fn(u64) -> bool) -> Option<Job> {
         if !self.is_on() {
             return None;
         }
         let mut state = self.state();
-        state.look(&self.channel);
+        state.look(&self.channel, is_remote);
         let (step, path, wanted) = state.next(now(self.channel.access_log()))?;
         let Some(slot) = self.begin() else {
             state.ready.clear();
@@ -200,7 +200,7 @@ impl State {
     }
 
     /// Looks at what the program has waited for and needed since the last look.
-    fn look(&mut self, channel: &Channel) {
+    fn look(&mut self, channel: &Channel, is_remote: impl Fn(u64) -> bool) {
         let (header, log) = (channel.header(), channel.access_log());
         let waits = header.neighbours.waits.load(Acquire);
         let ticks = header.neighbours.wait_ticks.load(Relaxed);
@@ -214,7 +214,9 @@ impl State {
         self.head = head;
         while let Some(entry) = self.log.next(log) {
             match entry {
-                Entry::File { opened: Some(at), path, identity } if identity.size > 0 => {
+                Entry::File { opened: Some(at), path, identity }
+                    if identity.size > 0 && !is_remote(identity.dev) =>
+                {
                     self.depth = depth(header, identity.dev);
                     self.on_opened(header, at, &path, identity.size);
                 }
