@@ -351,3 +351,129 @@ fn depth(header: &Header, device: u64) -> u32 {
 fn now(log: &AccessLog) -> u32 {
     log.time(ffi::ticks())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use forebay_protocol::{
+        access_log::{Attributes, Outcome, Use},
+        layout::{SLOT_CLOSED, file_system},
+    };
+
+    use super::*;
+
+    const SLOT: usize = 3;
+    const LARGE: u64 = 100 * BLOCK_BYTES;
+
+    /// A program that has waited ten times for a millisecond.
+    fn waiting() -> (Arc<Channel>, Neighbours) {
+        let channel = Arc::new(Channel::create(true).unwrap());
+        let header = channel.header();
+        header.leases.store(LEASES_NONE, Relaxed);
+        header.slot_states[SLOT].store(SLOT_CLAIMED, Relaxed);
+        header.neighbours.slot.store(SLOT as u32, Relaxed);
+        wait(&channel, 10);
+        let neighbours = Neighbours::new(channel.clone());
+        (channel, neighbours)
+    }
+
+    fn wait(channel: &Channel, waits: u64) {
+        let header = channel.header();
+        let ticks = header.ticks_per_second.load(Relaxed) / 1_000;
+        header.neighbours.wait_ticks.fetch_add(waits * ticks, Relaxed);
+        header.neighbours.waits.fetch_add(waits, Relaxed);
+    }
+
+    /// The program opens a file. Where it is in the log.
+    fn open(channel: &Channel, path: &str, size: u64) -> u32 {
+        let log = channel.access_log();
+        let file = log.append_path(Outcome::Found, now(log), 0, path.as_bytes()).unwrap();
+        log.append_attributes(now(log), file, &Attributes { dev: 1, ino: 2, size, mtime_ns: 3 });
+        file
+    }
+
+    fn taken(neighbours: &Neighbours) -> Vec<(Step, String, u64)> {
+        let job = |job: Job| {
+            job.ticket.finish();
+            let Origin::Neighbour { step, slot: SLOT } = job.origin else { panic!("{:?}", job.origin) };
+            let offset = if let Wanted::Data { offset, .. } = job.wanted { offset } else { 0 };
+            (step, String::from_utf8_lossy(&job.path).into_owned(), offset / BLOCK_BYTES)
+        };
+        std::iter::from_fn(|| neighbours.take(|_| false)).map(job).collect()
+    }
+
+    #[test]
+    fn a_folder_is_listed_and_its_files_are_read() {
+        let (channel, neighbours) = waiting();
+        open(&channel, "/f/b.py", 10);
+        let listed = taken(&neighbours);
+        assert_eq!(listed, [(Step::List(0), "/f".to_owned(), 0)]);
+        let names = Some(["c.py", "a.py", "b.py", "b.txt"].map(|name| name.as_bytes().into()).into());
+        neighbours.on_done(listed[0].0, Done { names, ..Done::default() });
+        wait(&channel, 10);
+        open(&channel, "/f/a.py", 10);
+        let read = taken(&neighbours);
+        assert_eq!(read.first(), Some(&(Step::Read(0), "/f/c.py".to_owned(), 0)));
+        neighbours.on_done(read[0].0, Done { waited: Some(Duration::from_millis(1)), ..Done::default() });
+        open(&channel, "/f/c.py", 10);
+        wait(&channel, 1);
+        let _ = taken(&neighbours);
+        let figures = &channel.header().neighbours;
+        assert_eq!((figures.reads.load(Relaxed), figures.used.load(Relaxed)), (1, 1));
+        assert_eq!(channel.header().jobs[SLOT].load(Relaxed), 0);
+    }
+
+    #[test]
+    fn blocks_of_a_file_that_is_read_in_many_places_are_read() {
+        let (channel, neighbours) = waiting();
+        let file = open(&channel, "/f/data", LARGE);
+        assert_eq!(taken(&neighbours).len(), 1, "the folder's list");
+        let log = channel.access_log();
+        for block in [5, 70, 30, 50] {
+            wait(&channel, 10);
+            assert!(taken(&neighbours).is_empty());
+            let at = block * BLOCK_BYTES;
+            log.append_range(Use::Read, now(log), file, at, at + 10).unwrap();
+        }
+        wait(&channel, 10);
+        assert_eq!(taken(&neighbours).first(), Some(&(Step::Read(0), "/f/data".to_owned(), 50)));
+    }
+
+    #[test]
+    fn nothing_is_read_where_it_would_show_or_is_of_no_use() {
+        let refusals: [fn(&Header); 6] = [
+            |header| header.neighbours.waits.store(0, Relaxed),
+            |header| header.leases.store(0, Relaxed),
+            |header| header.memory.store(MEMORY_SHORT, Relaxed),
+            |header| header.files_watched.store(1, Relaxed),
+            |header| header.replay.state.store(replay::ON, Relaxed),
+            |header| header.slot_states[SLOT].store(SLOT_CLOSED, Relaxed),
+        ];
+        for refuse in refusals {
+            let (channel, neighbours) = waiting();
+            open(&channel, "/f/a", 10);
+            refuse(channel.header());
+            assert!(taken(&neighbours).is_empty());
+            assert_eq!(channel.header().jobs[SLOT].load(Relaxed), 0);
+        }
+        let (channel, neighbours) = waiting();
+        open(&channel, "/remote/a", LARGE);
+        assert!(neighbours.take(|device| device == 1).is_none());
+    }
+
+    #[test]
+    fn a_device_that_serves_one_request_at_a_time_has_no_neighbours() {
+        let (channel, neighbours) = waiting();
+        let device = &channel.header().devices[0];
+        device.file_system.store(file_system::KNOWN, Relaxed);
+        let mut limit = InflightLimit::new();
+        (0..64).for_each(|_| limit.on_completion(1_000_000, 1));
+        (1..64).for_each(|_| limit.on_completion(4_000_000, 4));
+        assert_eq!(limit.serves_at_once(), Some(1));
+        limit.store(&device.limit);
+        device.id.store(2, Relaxed);
+        open(&channel, "/f/a", LARGE);
+        assert!(taken(&neighbours).is_empty());
+    }
+}
