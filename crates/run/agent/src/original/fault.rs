@@ -20,7 +20,7 @@ use super::outcome::{costs_too_much, finish, finish_early, finish_if_due, is_due
 use super::slow::{self, Private};
 use super::track::{is_led, repair};
 use crate::snapshot::Spawned;
-use crate::{fault_threads, fault_watch, process, session, timing, trace, usage};
+use crate::{accesses, fault_threads, fault_watch, process, session, timing, trace, usage};
 
 /// What threads had used when they were last told of a fault.
 pub struct Seen {
@@ -166,6 +166,10 @@ fn note(private: &mut Private) -> Option<Spawned> {
     };
     let Measured { now, stalls, duration, work } = measure(private, header);
     timing::on_stall();
+    // A file that was opened may be read by its mapping.
+    if session::tell_of_wait(duration) {
+        accesses::on_wait();
+    }
     slot.counters.stalls.fetch_add(stalls, Relaxed);
     slot.counters.stalls_unattended.fetch_add(stalls - 1, Relaxed);
     slot.counters.stall_ticks.fetch_add(duration.saturating_mul(stalls), Relaxed);
