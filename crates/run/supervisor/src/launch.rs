@@ -35,8 +35,8 @@ pub struct Assistance<'a> {
     pub preload: Option<&'a Preload>,
     /// Whether agents patch libc.
     pub patch: bool,
-    /// The supervisor's process id; asked for when the run is recorded, or the program turns out to be one that can have an
-    /// agent, with the executable and its arguments. `None` where the system has no room for a supervisor.
+    /// The supervisor's process id; asked for when the run is recorded, or the program turns out to be static or one that can have
+    /// an agent, with the executable and its arguments. `None` where the system has no room for a supervisor.
     pub supervisor: &'a dyn Fn(&Path, &[CString]) -> Option<u32>,
     /// What is recorded of the run. A program that can have no agent has a supervisor for this, too.
     pub recording: Option<&'a Recording>,
@@ -156,6 +156,8 @@ impl<T> Attempt<'_, T> {
                     recording.wait_for_recorder(assistance.channel);
                 }
             }
+            // Its code is read ahead.
+            None if reason == Unassisted::Static => drop(supervisor()),
             None => {}
         }
         // Told before, because this process may become the program.

@@ -60,7 +60,7 @@ pub struct Done {
     pub bytes: u64,
     /// What the file of a library says.
     pub library: Option<Library>,
-    /// Names of the files in a folder, as far as they fit.
+    /// Names of the files in a folder in order, as far as they fit.
     pub names: Option<Vec<Box<[u8]>>>,
 }
 
@@ -386,7 +386,7 @@ fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
     entries(directory, |_, _| {})
 }
 
-/// Names of the files of a directory, and of what may be one.
+/// Names of the files of a directory, and of what may be one, in order.
 fn names(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
     let mut names = Vec::new();
     entries(directory, |name, kind| {
@@ -394,6 +394,7 @@ fn names(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
             names.push(name.into());
         }
     })?;
+    names.sort_unstable();
     Ok(names)
 }
 

@@ -323,7 +323,12 @@ impl State {
         };
         self.mapped.extend(parts(library.mapped));
         self.started.extend(parts(library.started));
-        self.rest.insert(path.clone(), parts(library.rest));
+        let mut rest = parts(library.rest);
+        if !rest.is_empty() {
+            // The kernel and the program may have read the ends by now. This piece tells of the others.
+            self.started.push_back(rest.remove(rest.len() / 2));
+        }
+        self.rest.insert(path.clone(), rest);
         let searched = library.searched.from(path, &inherited);
         for name in library.needed {
             if self.names.insert(name.clone()) {

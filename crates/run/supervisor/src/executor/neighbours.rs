@@ -409,7 +409,7 @@ mod tests {
         open(&channel, "/f/b.py", 10);
         let listed = taken(&neighbours);
         assert_eq!(listed, [(Step::List(0), "/f".to_owned(), 0)]);
-        let names = Some(["c.py", "a.py", "b.py", "b.txt"].map(|name| name.as_bytes().into()).into());
+        let names = Some(["a.py", "b.py", "b.txt", "c.py"].map(|name| name.as_bytes().into()).into());
         neighbours.on_done(listed[0].0, Done { names, ..Done::default() });
         wait(&channel, 10);
         open(&channel, "/f/a.py", 10);

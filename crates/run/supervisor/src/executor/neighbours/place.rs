@@ -102,11 +102,10 @@ impl Place {
         }
     }
 
-    /// The names of the folder's files.
-    pub fn on_listed(&mut self, mut listed: Vec<Box<[u8]>>) {
+    /// The names of the folder's files, in order.
+    pub fn on_listed(&mut self, listed: Vec<Box<[u8]>>) {
         if let Members::Unlisted { last, .. } = &self.members {
             let last = last.clone();
-            listed.sort_unstable();
             let names = listed.into_iter().map(|name| Name { is_taken: name == last, name }).collect();
             self.members = Members::Names { names, last };
         }
@@ -181,7 +180,7 @@ mod tests {
         assert_eq!(taken(&mut folder), ["list"]);
         assert!(!folder.is_open());
         folder.on_listed(
-            ["e.py", "a.py", "c.py", "d.c", "b.py", "f.py"].map(|name| name.as_bytes().into()).into(),
+            ["a.py", "b.py", "c.py", "d.c", "e.py", "f.py"].map(|name| name.as_bytes().into()).into(),
         );
         assert!(folder.is_open());
         assert_eq!(taken(&mut folder), ["/f/b.py 0", "/f/e.py 0", "/f/a.py 0", "/f/f.py 0"]);
