@@ -214,11 +214,15 @@ impl State {
         self.head = head;
         while let Some(entry) = self.log.next(log) {
             match entry {
-                Entry::File { opened: Some(at), path, identity }
-                    if identity.size > 0 && !is_remote(identity.dev) =>
-                {
+                Entry::File { opened, path, identity } if identity.size > 0 && !is_remote(identity.dev) => {
                     self.depth = depth(header, identity.dev);
-                    self.on_opened(header, at, &path, identity.size);
+                    // A file that was opened before the log began is told when it is read.
+                    if let Some(file) = Place::file(path.clone(), identity.size) {
+                        self.add(&path, || file);
+                    }
+                    if let Some(at) = opened {
+                        self.on_opened(header, at, &path);
+                    }
                 }
                 Entry::Needed { at, path, kind: Kind::Read, range } => {
                     self.on_read(header, at, path, range.start / BLOCK_BYTES);
@@ -255,10 +259,7 @@ impl State {
     }
 
     /// The program opened this file for the first time.
-    fn on_opened(&mut self, header: &Header, at: u32, path: &Arc<[u8]>, bytes: u64) {
-        if let Some(file) = Place::file(path.clone(), bytes) {
-            self.add(path, || file);
-        }
+    fn on_opened(&mut self, header: &Header, at: u32, path: &Arc<[u8]>) {
         let Some(end) = path.iter().rposition(|byte| *byte == b'/') else { return };
         let (folder, name): (Arc<[u8]>, _) = (path[..end].into(), &path[end + 1..]);
         if let Some(place) = self.add(&folder, || Place::folder(folder.clone())) {
