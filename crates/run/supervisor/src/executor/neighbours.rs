@@ -56,7 +56,7 @@ struct State {
     head: u64,
     waits: u64,
     wait_ticks: u64,
-    /// Waits that no need is known to have caused.
+    /// Waits that no need is known to have caused yet.
     unexplained: u64,
     /// Requests that the device of the last file serves at once.
     depth: u32,
@@ -277,6 +277,7 @@ impl State {
         self.choose(place);
     }
 
+    /// The program needed this of a place: it was read ahead, or the program may have waited for it.
     fn on_needed(&mut self, header: &Header, at: u32, place: usize, member: Member) {
         match self.by_member.get(&member).copied() {
             Some(taken) => {
