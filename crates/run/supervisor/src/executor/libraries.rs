@@ -451,6 +451,49 @@ mod tests {
     }
 
     #[test]
+    fn the_rest_of_code_is_read_of_cold_files_where_the_device_serves_many_at_once() {
+        const DEVICE: u64 = 7;
+        let channel = Arc::new(Channel::create(true).unwrap());
+        let libraries = Libraries::new(channel.clone());
+        let header = channel.header();
+        header.leases.store(LEASES_NONE, Relaxed);
+        let path: Arc<[u8]> = Arc::from(&b"/bin/program"[..]);
+        let rest = vec![(0, 100 * CHUNK_BYTES)];
+        {
+            let mut state = libraries.state();
+            state.begin(path.clone(), 0);
+            state.on_read(0, &path, Library { rest, ..Library::default() }, false);
+            let sample = std::iter::from_fn(|| state.next()).last().map(|next| next.fetch.wanted);
+            let middle = Wanted::Data { offset: 50 * CHUNK_BYTES, length: CHUNK_BYTES, expected: None };
+            assert_eq!(sample, Some(middle));
+        }
+        assert!(!libraries.has_rest() && libraries.take_rest().is_none(), "it may be in memory");
+        libraries.state().on_cold(&path, Some(DEVICE));
+        let taken = || std::iter::from_fn(|| libraries.take_rest()).count() as u64;
+        assert_eq!(taken() * CHUNK_BYTES, REST_FIRST_BYTES, "the device is not known");
+
+        let device = &header.devices[0];
+        device.id.store(DEVICE + 1, Relaxed);
+        let ms = header.ticks_per_second.load(Relaxed) / 1_000;
+        let known = |served_at_once: u32| {
+            let mut limit = InflightLimit::new();
+            (0..1_000).for_each(|_| {
+                let depth = limit.limit();
+                let taken = ms * u64::from(depth.max(served_at_once)) / u64::from(served_at_once);
+                limit.on_completion(taken, depth);
+            });
+            limit.store(&device.limit);
+        };
+        known(1);
+        assert!(!libraries.has_rest() && libraries.take_rest().is_none());
+        known(64);
+        header.horizon_bytes.store(20 * CHUNK_BYTES, Relaxed);
+        assert_eq!(taken() * CHUNK_BYTES + REST_FIRST_BYTES, 20 * CHUNK_BYTES, "so much memory there is");
+        header.horizon_bytes.store(u64::MAX, Relaxed);
+        assert_eq!(taken(), 99 - 20);
+    }
+
+    #[test]
     fn a_file_is_tried_at_each_of_its_paths() {
         let mut state = State::default();
         let paths = ["/first/a.so", "/second/a.so"].map(|path| Arc::from(path.as_bytes()));
