@@ -15,15 +15,12 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
-use forebay_policy::{
-    inflight::InflightLimit,
-    storm::{AREAS, Prices, Storm},
-};
+use forebay_policy::storm::{AREAS, Prices, Storm};
 use forebay_protocol::layout::{
     GO, Header, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED, STREAM_PATH_BYTES, replay,
 };
 
-use crate::{channel::Channel, executor, memory_limits::MemoryLimits};
+use crate::{channel::Channel, devices::limit_of, executor, memory_limits::MemoryLimits};
 use mapped::Mapped;
 
 /// Major faults between two looks that are worth a closer one.
@@ -275,9 +272,7 @@ fn publish(header: &Header, watch: &Watch) {
 
 fn prices(header: &Header) -> Prices {
     let device = header.stream.device.load(Relaxed);
-    let known = header.devices.iter().find(|entry| device != 0 && entry.id.load(Relaxed) == device);
-    let limit = known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit));
-    Prices::of(&limit, header.ticks_per_second.load(Relaxed))
+    Prices::of(&limit_of(header, device), header.ticks_per_second.load(Relaxed))
 }
 
 /// Major faults of all programs of the machine.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use forebay_policy::inflight::InflightLimit;
-use forebay_protocol::layout::file_system;
+use forebay_protocol::layout::{Header, file_system};
 
 use crate::{channel::Channel, ffi};
 use gate::Gate;
@@ -37,6 +37,12 @@ pub struct Devices {
     gates: Mutex<HashMap<u64, Arc<Gate>>>,
     /// Requests under way on all devices.
     begun: Arc<Begun>,
+}
+
+/// What is known of the device with this entry's `id`: its `st_dev` + 1, or 0 for none.
+pub fn limit_of(header: &Header, id: u64) -> InflightLimit {
+    let known = header.devices.iter().find(|entry| id != 0 && entry.id.load(Relaxed) == id);
+    known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit))
 }
 
 #[derive(Default)]

@@ -17,7 +17,7 @@ use std::{
 };
 
 use forebay_policy::{
-    inflight::{InflightLimit, LIMIT_FIRST},
+    inflight::LIMIT_FIRST,
     price::{CODE_USED_ONE_IN, LIBRARIES_IN_MEMORY_MAX},
     storm::Prices,
 };
@@ -32,7 +32,11 @@ use self::{
     search::{Search, Searched},
 };
 use super::{Done, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, replay::in_chunks, wake};
-use crate::{channel::Channel, devices::Ticket, examine::program_file};
+use crate::{
+    channel::Channel,
+    devices::{Ticket, limit_of},
+    examine::program_file,
+};
 
 /// Jobs for libraries come after all hints.
 const NUMBER_FIRST: u64 = 1 << 62;
@@ -165,9 +169,7 @@ impl Libraries {
     fn may_take_rest(&self, state: &State) -> bool {
         let header = self.channel.header();
         let pays = || {
-            let known =
-                header.devices.iter().find(|entry| entry.id.load(Relaxed) == state.device.wrapping_add(1));
-            let limit = known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit));
+            let limit = limit_of(header, state.device.wrapping_add(1));
             let prices = Prices::of(&limit, header.ticks_per_second.load(Relaxed));
             match limit.serves_at_once() {
                 Some(_) => prices.pay_for_one_in(CODE_USED_ONE_IN),
@@ -365,6 +367,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use forebay_policy::inflight::InflightLimit;
     use forebay_protocol::layout::LEASES_NONE;
 
     use super::*;

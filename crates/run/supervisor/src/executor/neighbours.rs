@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use forebay_policy::{inflight::InflightLimit, neighbours::Neighbours as Policy};
+use forebay_policy::neighbours::Neighbours as Policy;
 use forebay_profile::Kind;
 use forebay_protocol::{
     access_log::{AccessLog, TIME_SHIFT},
@@ -22,7 +22,7 @@ use forebay_protocol::{
 use super::{Done, Job, Origin, Wanted};
 use crate::{
     channel::Channel,
-    devices::{FORETOLD_DEPTH, Ticket},
+    devices::{FORETOLD_DEPTH, Ticket, limit_of},
     ffi,
     profiles::access::{Entry, LogReader},
 };
@@ -346,8 +346,7 @@ impl State {
 
 /// Requests that the device serves at once. One of which nothing is known is taken to serve many: the first batch tells.
 fn depth(header: &Header, device: u64) -> u32 {
-    let known = header.devices.iter().find(|entry| entry.id.load(Relaxed) == device.wrapping_add(1));
-    known.and_then(|entry| InflightLimit::load(&entry.limit).serves_at_once()).unwrap_or(FORETOLD_DEPTH)
+    limit_of(header, device.wrapping_add(1)).serves_at_once().unwrap_or(FORETOLD_DEPTH)
 }
 
 fn now(log: &AccessLog) -> u32 {
@@ -358,6 +357,7 @@ fn now(log: &AccessLog) -> u32 {
 mod tests {
     use std::time::Duration;
 
+    use forebay_policy::inflight::InflightLimit;
     use forebay_protocol::{
         access_log::{Attributes, Outcome, Use},
         layout::{SLOT_CLOSED, file_system},

@@ -8,11 +8,14 @@ use std::sync::{
     },
 };
 
-use forebay_policy::{inflight::InflightLimit, storm::PIECE_BYTES};
+use forebay_policy::storm::PIECE_BYTES;
 use forebay_protocol::layout::{LEASES_UNKNOWN, STREAM_AREAS, STREAM_PATH_BYTES};
 
 use super::{Done, Job, Origin, Wanted};
-use crate::{channel::Channel, devices::Ticket};
+use crate::{
+    channel::Channel,
+    devices::{Ticket, limit_of},
+};
 
 /// Jobs of a stream come after all others.
 const NUMBER_FIRST: u64 = 3 << 62;
@@ -84,8 +87,7 @@ impl Stream {
     fn limit(&self) -> u32 {
         let header = self.channel.header();
         let device = header.stream.device.load(Relaxed);
-        let known = header.devices.iter().find(|entry| device != 0 && entry.id.load(Relaxed) == device);
-        known.map_or(InflightLimit::new(), |entry| InflightLimit::load(&entry.limit)).limit()
+        limit_of(header, device).limit()
     }
 
     /// What untrusted memory names; `None` where that makes no sense, or is just changing.
@@ -112,6 +114,7 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use forebay_policy::inflight::InflightLimit;
     use forebay_protocol::layout::LEASES_NONE;
 
     use super::*;
