@@ -50,6 +50,8 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::price::AT_ONCE_HOPED;
+
 /// Prefetches in flight before anything is known.
 pub const LIMIT_FIRST: u32 = 4;
 /// Most prefetches in flight on one device.
@@ -63,7 +65,7 @@ const ONE: i32 = 1 << 10;
 const DEPTH_PER_CHANNEL_LOG: i32 = 827;
 /// log2 of the latency against the base up to which the queue counts as empty: 1.25.
 const FLAT: i32 = 330;
-/// log2 of the latency against the base up to which a process of low priority is believed: 1.5.
+/// log2 of the latency against the base up to which a process of low priority is believed, and which only a queue exceeds: 1.5.
 const BELIEVED: i32 = 599;
 /// log2 of what an empty queue adds to a suggestion: 2 / [`DEPTH_PER_CHANNEL`].
 const FLAT_CREDIT: i32 = ONE - DEPTH_PER_CHANNEL_LOG;
@@ -79,6 +81,11 @@ const BELOW_JITTER: i32 = ONE / 4;
 const BASE_YOUNG: u32 = 4;
 /// Suggestions before the limit is believed.
 const SUGGESTIONS_MIN: u32 = 2;
+/// From here on the capacity is no lower bound: each request that waited for others counts [`QUEUED_ONE`], and each that did not, one
+/// less. Not more than the last counts.
+const QUEUED_MIN: u32 = 2 * QUEUED_ONE;
+const QUEUED_ONE: u32 = 2;
+const QUEUED_MAX: u32 = 15;
 
 /// The in-flight limit of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +104,8 @@ pub struct InflightLimit {
     stalls: u32,
     /// Whether the original has told nothing of the base yet.
     provisional: bool,
+    /// How many requests waited for others, in the end; see [`QUEUED_MIN`].
+    queued: u32,
 }
 
 impl Default for InflightLimit {
@@ -117,6 +126,7 @@ impl InflightLimit {
             above: 0,
             stalls: 0,
             provisional: false,
+            queued: 0,
         }
     }
 
@@ -136,6 +146,7 @@ impl InflightLimit {
             above: (word >> 48 & 0xf) as u32,
             stalls: (word >> 52 & 0xf) as u32,
             provisional: word >> 56 & 1 != 0,
+            queued: (word >> 57 & 0xf) as u32,
         }
     }
 
@@ -150,7 +161,8 @@ impl InflightLimit {
                 | u64::from(self.base_samples) << 40
                 | u64::from(self.above) << 48
                 | u64::from(self.stalls) << 52
-                | u64::from(self.provisional) << 56,
+                | u64::from(self.provisional) << 56
+                | u64::from(self.queued) << 57,
             Relaxed,
         );
     }
@@ -174,6 +186,16 @@ impl InflightLimit {
     pub fn serves_at_once(&self) -> Option<u32> {
         let rounded = (exp2(self.capacity) + 512) >> 10;
         (self.suggestions >= SUGGESTIONS_MIN).then(|| (rounded as u32).max(1))
+    }
+
+    /// The same for what is worth a trial: while requests have not waited for each other, the estimate is only a lower bound, and the
+    /// device is taken to serve [`AT_ONCE_HOPED`].
+    #[must_use]
+    pub fn may_serve_at_once(&self) -> u32 {
+        match self.serves_at_once() {
+            Some(served) if self.queued >= QUEUED_MIN => served,
+            served => served.unwrap_or(0).max(AT_ONCE_HOPED),
+        }
     }
 
     /// A prefetch completed `latency_ticks` after it was issued, when `depth_at_issue` requests were
@@ -206,6 +228,11 @@ impl InflightLimit {
         if depth + ONE >= log2(u64::from(self.limit())) {
             let over = (latency - self.base).max(0);
             let suggested = depth - over + if over < FLAT { FLAT_CREDIT } else { 0 };
+            self.queued = match over {
+                ..FLAT => self.queued.saturating_sub(1),
+                FLAT..BELIEVED => self.queued,
+                _ => (self.queued + QUEUED_ONE).min(QUEUED_MAX),
+            };
             let youth = match self.suggestions {
                 0..4 => 1,
                 4..16 => 2,

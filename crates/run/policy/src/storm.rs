@@ -90,7 +90,7 @@ impl Prices {
             0 => ticks(STALL_US_MIN * 1_000, ticks_per_second),
             known => known,
         };
-        let at_once = limit.serves_at_once().unwrap_or(1).max(1);
+        let at_once = limit.serves_at_once().map_or(1, |_| limit.may_serve_at_once());
         let processor = ticks(PIECE_BYTES / PAGE_BYTES * STREAM_PAGE_NS, ticks_per_second);
         Self { request, piece: (request / u64::from(at_once)).saturating_add(processor).max(1) }
     }

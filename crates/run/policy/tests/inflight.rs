@@ -176,6 +176,33 @@ fn four_spindles_settle_within_a_few_requests() {
     check(12_000, 4, Jitter::Tailed, (5..=12, 20, 150_000));
 }
 
+/// What was not seen to queue may serve more than it was asked for; what was is taken as it is.
+#[test]
+fn a_device_without_a_queue_is_taken_to_serve_a_batch_at_once() {
+    for jitter in [Jitter::None, Jitter::Even] {
+        for seed in 0..200 {
+            let mut wide = Device::new(1_000, 128, jitter, seed);
+            let mut narrow = Device::new(12_000, 4, jitter, seed);
+            for _ in 0..60 {
+                wide.stall();
+                wide.step();
+                narrow.step();
+            }
+            let wide = wide.limit.may_serve_at_once();
+            assert!(wide >= 32, "{jitter:?}, seed {seed}: {wide}");
+            for _ in 0..100 {
+                narrow.step();
+                assert_eq!(
+                    Some(narrow.limit.may_serve_at_once()),
+                    narrow.limit.serves_at_once(),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+    assert_eq!(InflightLimit::new().may_serve_at_once(), 32);
+}
+
 /// Whether more than two prefetches at once do not help.
 fn is_saturated(limit: &InflightLimit) -> bool {
     limit.serves_at_once() == Some(1)

@@ -29,15 +29,11 @@ use std::{
 };
 
 use forebay_linux::process::{Apart, start_apart};
-use forebay_policy::replay::Pace;
+use forebay_policy::{price::AT_ONCE_HOPED, replay::Pace};
 use forebay_profile::Identity;
 use rustix::{io::Errno, thread::futex};
 
-use crate::{
-    channel::Channel,
-    devices::{FORETOLD_DEPTH, Ticket},
-    ffi,
-};
+use crate::{channel::Channel, devices::Ticket, ffi};
 use cells::Cells;
 pub use crew::THREADS_MAX;
 use crew::{Crew, LOOKS, Place};
@@ -141,8 +137,8 @@ enum Origin {
     /// The loader of a program that this process executes, or this one's for 0; the place of the file that it needs, or none for a
     /// part of one.
     Library { process: u32, file: Option<usize> },
-    /// The process of this slot, which waits for files one after the other.
-    Neighbour { slot: usize, step: neighbours::Step },
+    /// The process of this slot, or one without an agent, which waits for files one after the other.
+    Neighbour { slot: Option<usize>, step: neighbours::Step },
     /// A process that faults through this file.
     Stream { process: u32, inode: u64 },
 }
@@ -150,7 +146,7 @@ enum Origin {
 impl Executor {
     /// A pool for `channel` and a replay of these steps, without a thread.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>) -> Self {
-        let depth_first = if steps.is_empty() { 0 } else { FORETOLD_DEPTH };
+        let depth_first = if steps.is_empty() { 0 } else { AT_ONCE_HOPED };
         Self::of(
             channel.clone(),
             Replay::new(channel, steps, Pace::new, Reach::default()),
@@ -165,7 +161,7 @@ impl Executor {
             channel.clone(),
             Replay::new(channel, steps, Pace::of_all, Reach::unlimited()),
             Root::Theirs(Arc::new(root)),
-            FORETOLD_DEPTH,
+            AT_ONCE_HOPED,
         )
     }
 
@@ -264,7 +260,7 @@ fn carry_out(shared: &Arc<Shared>, place: Place, job: &Job) {
         Origin::Slot(_) => {}
         Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
         Origin::Library { file, .. } => shared.libraries.on_done(job, file, done),
-        Origin::Neighbour { step, .. } => shared.neighbours.on_done(step, done),
+        Origin::Neighbour { slot, step } => shared.neighbours.on_done(slot, step, done),
         Origin::Stream { .. } => shared.stream.on_done(done),
     }
     job.ticket.finish();

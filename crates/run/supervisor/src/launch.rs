@@ -35,8 +35,8 @@ pub struct Assistance<'a> {
     pub preload: Option<&'a Preload>,
     /// Whether agents patch libc.
     pub patch: bool,
-    /// The supervisor's process id; asked for when the run is recorded, or the program turns out to be static or one that can have
-    /// an agent, with the executable and its arguments. `None` where the system has no room for a supervisor.
+    /// The supervisor's process id; asked for when the run is recorded, or the program turns out to have this user's rights, with the
+    /// executable and its arguments. `None` where the system has no room for a supervisor.
     pub supervisor: &'a dyn Fn(&Path, &[CString]) -> Option<u32>,
     /// What is recorded of the run. A program that can have no agent has a supervisor for this, too.
     pub recording: Option<&'a Recording>,
@@ -148,17 +148,14 @@ impl<T> Attempt<'_, T> {
             (Ok(_), None) => Unassisted::AgentUnreachable,
             (Err(reason), _) => *reason,
         };
-        match assistance.recording {
-            Some(recording) if reason == Unassisted::Privileged => recording.renounce(assistance.channel),
-            Some(recording) => {
-                if let Some(supervisor) = supervisor() {
-                    may_be_looked_at_by(supervisor);
-                    recording.wait_for_recorder(assistance.channel);
-                }
+        if reason != Unassisted::Privileged {
+            // It sees what the program waits for.
+            if let Some(supervisor) = supervisor() {
+                may_be_looked_at_by(supervisor);
+                assistance.wait_for_recorder();
             }
-            // Its code is read ahead.
-            None if reason == Unassisted::Static => drop(supervisor()),
-            None => {}
+        } else if let Some(recording) = assistance.recording {
+            recording.renounce(assistance.channel);
         }
         // Told before, because this process may become the program.
         let count = &assistance.channel.header().processes_unassisted[reason as usize];

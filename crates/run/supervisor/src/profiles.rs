@@ -10,7 +10,7 @@ pub(crate) mod learning;
 mod needs;
 mod record;
 pub mod store;
-mod waits;
+pub(crate) mod waits;
 
 pub use self::command::{profile_of, scopes_of};
 pub use self::learning::{Keep, ProfileFigures};

@@ -31,7 +31,10 @@ use crate::{
     memory_control::{MemoryControl, Trials},
     memory_limits::{MemoryEnd, MemoryLimits},
     processors::Processors,
-    profiles::learning::{Ahead, Learning},
+    profiles::{
+        learning::{Ahead, Learning},
+        waits::Waits,
+    },
     readahead::Readahead,
     room::Processes,
     storms::{Storms, StreamFigures},
@@ -109,6 +112,7 @@ pub fn watch(
             Some(ChildState::Stopped) => send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None),
             Some(ChildState::Ended(end, usage)) => {
                 ffi::expect(OwnCode::Any);
+                rounds.waits.finish();
                 return Ok(Ended {
                     end,
                     usage,
@@ -143,7 +147,7 @@ pub fn watch_beside(
             return;
         }
         match neighbour.wait(signals, rounds.until_next()) {
-            Woken::Ended => return,
+            Woken::Ended => return rounds.waits.finish(),
             Woken::ByChild => rounds.look_at_wishes(),
             Woken::Late => rounds.look_if_due(),
         }
@@ -166,6 +170,7 @@ struct Rounds<'a, 'k> {
     faults: Faults,
     storms: Storms,
     readahead: Readahead,
+    waits: Waits,
     processors: Processors,
     processes: Processes,
     learning: Option<&'a mut Learning<'k>>,
@@ -206,6 +211,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
             faults: Faults::default(),
             storms: Storms::default(),
             readahead: Readahead::default(),
+            waits: Waits::new(channel.clone(), pid.unsigned_abs()),
             processors: Processors::new(pid.unsigned_abs()),
             processes,
             learning,
@@ -222,11 +228,13 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.speculate && self.channel.header().enabled.load(Relaxed) == 0
     }
 
-    /// How long to wait for the program. What it waits for itself is looked at before.
+    /// How long to wait for the program. What processes without an agent wait for is looked at before.
     fn until_next(&mut self) -> Duration {
-        let pid = self.pid.unsigned_abs();
-        let waits = self.learning.as_mut().and_then(|learning| learning.look_at_waits(self.channel, pid));
-        waits.map_or(self.timeout, |due| due.min(self.timeout))
+        let due = self.waits.look();
+        if let Some(learning) = self.learning.as_mut().filter(|_| self.waits.are_of_first()) {
+            learning.on_no_agent();
+        }
+        due.min(self.timeout)
     }
 
     /// An agent may wait for an event to be closed, or for hints of an executor that was killed.

@@ -2,6 +2,9 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+/// A process that has no agent, and so no slot.
+pub const NO_SLOT: u32 = u32::MAX;
+
 /// What the program waited for, and figures of the files and blocks that are read ahead because it needed others beside them.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -10,7 +13,7 @@ pub struct Neighbours {
     pub waits: AtomicU64,
     /// What they took, in ticks.
     pub wait_ticks: AtomicU64,
-    /// Slot of the process that waited last.
+    /// Slot of the process that waited last, or [`NO_SLOT`].
     pub slot: AtomicU32,
     /// Files and blocks that were read ahead, and not in memory.
     pub reads: AtomicU64,

@@ -19,9 +19,6 @@ use crate::{channel::Channel, ffi};
 use gate::Gate;
 pub use sharing::Share;
 
-/// Requests in flight that are foretold, until the device's times tell of it: the program needs what they read, in this order, so
-/// that a device which serves one at a time loses nothing by them. Choice: a device of 1 ms is learned in two rounds instead of five.
-pub const FORETOLD_DEPTH: u32 = 32;
 /// A request is never late before: a machine that is busy delays one by as much.
 const LATE_MIN: Duration = Duration::from_millis(200);
 /// Requests on a remote file system before it is judged.
@@ -274,6 +271,8 @@ mod tests {
     use forebay_policy::estimate::StallTime;
 
     use super::sharing::PAGE_BYTES;
+    use forebay_policy::price::AT_ONCE_HOPED;
+
     use super::*;
     use forebay_protocol::layout::DEVICES;
     use std::{sync::mpsc, thread, time::Duration};
@@ -372,9 +371,9 @@ mod tests {
 
     #[test]
     fn what_is_foretold_is_asked_for_at_once_until_the_device_has_told_of_itself() {
-        let devices = Devices::new(Arc::new(Channel::create(true).unwrap()), FORETOLD_DEPTH);
+        let devices = Devices::new(Arc::new(Channel::create(true).unwrap()), AT_ONCE_HOPED);
         let gate = devices.gate_of(7);
-        assert_eq!(gate.limit(), FORETOLD_DEPTH);
+        assert_eq!(gate.limit(), AT_ONCE_HOPED);
         let entry = gate.entry.unwrap();
         let mut limit = InflightLimit::load(&entry.limit);
         // It serves one at a time.

@@ -229,7 +229,9 @@ impl Fetcher {
         let root = match job.origin {
             Origin::Slot(slot) => self.roots.of(&self.channel, slot),
             Origin::Replay { .. } | Origin::Library { process: 0, .. } => self.replay_root.clone(),
-            Origin::Neighbour { slot, .. } => self.roots.of_waiting(&self.channel, slot),
+            Origin::Neighbour { slot: Some(slot), .. } => self.roots.of_waiting(&self.channel, slot),
+            // Others are not looked at.
+            Origin::Neighbour { slot: None, .. } => Root::Ours,
             Origin::Stream { process, .. } | Origin::Library { process, .. } => {
                 self.roots.of_process(process)
             }

@@ -2,6 +2,7 @@
 //! others, and blocks of large files that it reads in many places. Which places are worth that says `forebay_policy::neighbours`.
 //! The program's opens and reads are taken from the access log.
 
+mod opens;
 mod place;
 
 use std::{
@@ -12,20 +13,21 @@ use std::{
     },
 };
 
-use forebay_policy::neighbours::Neighbours as Policy;
+use forebay_policy::{neighbours::Neighbours as Policy, price::AT_ONCE_HOPED};
 use forebay_profile::Kind;
 use forebay_protocol::{
     access_log::{AccessLog, TIME_SHIFT},
-    layout::{GO, Header, LEASES_NONE, MEMORY_SHORT, SLOT_CLAIMED, replay},
+    layout::{GO, Header, LEASES_NONE, MEMORY_SHORT, NO_SLOT, SLOT_CLAIMED, replay},
 };
 
 use super::{Done, Job, Origin, Wanted};
 use crate::{
     channel::Channel,
-    devices::{FORETOLD_DEPTH, Ticket, limit_of},
+    devices::{Ticket, limit_of},
     ffi,
     profiles::access::{Entry, LogReader},
 };
+use opens::Opens;
 use place::{BLOCK_BYTES, Member, Next, Place};
 
 /// Jobs for neighbours come after those for libraries.
@@ -60,6 +62,8 @@ struct State {
     unexplained: u64,
     /// Requests that the device of the last file serves at once.
     depth: u32,
+    /// Folders that programs without an agent open files in.
+    opens: Opens,
     places: Vec<Place>,
     /// Where they are, by the paths of folders and files.
     by_path: HashMap<Arc<[u8]>, usize>,
@@ -74,6 +78,8 @@ struct Taken {
     member: Member,
     place: usize,
     begun: u32,
+    /// How often it was opened since, as the kernel tells. The first time by the job.
+    opens: u32,
     /// How long a device was waited for, in ticks; `None` while the job is under way, and where none was asked.
     waited: Option<u64>,
     /// When the program needed it.
@@ -94,7 +100,8 @@ impl Neighbours {
         }
         let mut state = self.state();
         state.look(&self.channel, is_remote);
-        let (step, path, wanted) = state.next(now(self.channel.access_log()))?;
+        let has_no_agent = self.channel.header().neighbours.slot.load(Relaxed) == NO_SLOT;
+        let (step, path, wanted) = state.next(now(self.channel.access_log()), has_no_agent)?;
         let Some(slot) = self.begin() else {
             state.ready.clear();
             return None;
@@ -102,7 +109,9 @@ impl Neighbours {
         state.jobs += 1;
         let channel = self.channel.clone();
         let ticket = Ticket::new(move || {
-            channel.header().jobs[slot].fetch_sub(1, SeqCst);
+            if let Some(slot) = slot {
+                channel.header().jobs[slot].fetch_sub(1, SeqCst);
+            }
         });
         Some(Job {
             origin: Origin::Neighbour { slot, step },
@@ -123,7 +132,7 @@ impl Neighbours {
     }
 
     /// A job is done.
-    pub fn on_done(&self, step: Step, done: Done) {
+    pub fn on_done(&self, slot: Option<usize>, step: Step, done: Done) {
         let mut state = self.state();
         let header = self.channel.header();
         match step {
@@ -135,8 +144,12 @@ impl Neighbours {
             }
             Step::Read(taken) => {
                 let Some(waited) = done.waited else {
-                    let depth = state.depth;
-                    return state.policy.on_idle(depth);
+                    // A program without an agent has no hints, and was not seen to open all that it has.
+                    if slot.is_some() {
+                        let depth = state.depth;
+                        state.policy.on_idle(depth);
+                    }
+                    return;
                 };
                 header.neighbours.reads.fetch_add(1, Relaxed);
                 header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
@@ -150,17 +163,21 @@ impl Neighbours {
     }
 
     /// The process that waited last waits for the job at its end, as it does for its hints: a file system with an open file is busy.
-    /// `None` where it has come to that already.
-    fn begin(&self) -> Option<usize> {
+    /// One without an agent has no slot to count it in. `None` where it has come to that already.
+    fn begin(&self) -> Option<Option<usize>> {
         let header = self.channel.header();
-        let slot = usize::try_from(header.neighbours.slot.load(Relaxed)).ok()?;
+        let slot = header.neighbours.slot.load(Relaxed);
+        if slot == NO_SLOT {
+            return Some(None);
+        }
+        let slot = usize::try_from(slot).ok()?;
         let jobs = header.jobs.get(slot)?;
         jobs.fetch_add(1, SeqCst);
         let is_claimed = header.slot_states[slot].load(SeqCst) == SLOT_CLAIMED;
         if !is_claimed {
             jobs.fetch_sub(1, SeqCst);
         }
-        is_claimed.then_some(slot)
+        is_claimed.then_some(Some(slot))
     }
 
     /// Nothing is read ahead before the program has waited, nor where memory is short or an open would show. What a profile foretells
@@ -189,7 +206,8 @@ impl State {
             waits: 0,
             wait_ticks: 0,
             unexplained: 0,
-            depth: FORETOLD_DEPTH,
+            depth: AT_ONCE_HOPED,
+            opens: Opens::default(),
             places: Vec::new(),
             by_path: HashMap::new(),
             taken: Vec::new(),
@@ -207,6 +225,7 @@ impl State {
         let (more, longer) = (waits.saturating_sub(self.waits), ticks.saturating_sub(self.wait_ticks));
         self.policy.on_waits(more, longer, self.depth);
         (self.waits, self.wait_ticks, self.unexplained) = (waits, ticks, more);
+        self.look_at_opens(header, log);
         let head = log.head.load(Acquire);
         if head == self.head {
             return;
@@ -232,13 +251,37 @@ impl State {
         }
     }
 
-    /// What to do next, as it is begun at this time.
-    fn next(&mut self, begun: u32) -> Option<(Step, Arc<[u8]>, Wanted)> {
+    /// Looks at what was opened in folders that are watched.
+    fn look_at_opens(&mut self, header: &Header, log: &AccessLog) {
+        let at = now(log);
+        for (place, name) in self.opens.take() {
+            let Some(folder) = self.places.get_mut(place) else { continue };
+            let path = [folder.path(), &b"/"[..], &name].concat().into();
+            let Some(number) = self.by_member.get(&Member { path, block: 0 }).copied() else {
+                folder.on_opened(&name);
+                continue;
+            };
+            let taken = &mut self.taken[number];
+            taken.opens += 1;
+            if taken.opens > u32::from(taken.begun > 0) {
+                let _ = taken.needed.get_or_insert(at);
+                self.settle(header, number);
+                self.choose(place);
+            }
+        }
+    }
+
+    /// What to do next, as it is begun at this time, for a process with or without an agent.
+    fn next(&mut self, begun: u32, has_no_agent: bool) -> Option<(Step, Arc<[u8]>, Wanted)> {
         loop {
             let step = self.ready.pop_front()?;
             match step {
                 Step::List(place) => {
-                    return Some((step, self.places.get(place)?.path().clone(), Wanted::Names));
+                    let path = self.places.get(place)?.path().clone();
+                    if has_no_agent {
+                        self.opens.watch(place, &path);
+                    }
+                    return Some((step, path, Wanted::Names));
                 }
                 Step::Read(taken) => {
                     let taken = self.taken.get_mut(taken)?;
@@ -307,7 +350,14 @@ impl State {
                     let number = self.taken.len();
                     if self.by_member.insert(member.clone(), number).is_none() {
                         self.ready.push_back(Step::Read(number));
-                        self.taken.push(Taken { member, place, begun: 0, waited: None, needed: None });
+                        self.taken.push(Taken {
+                            member,
+                            place,
+                            begun: 0,
+                            opens: 0,
+                            waited: None,
+                            needed: None,
+                        });
                     }
                 }
             }
@@ -344,9 +394,9 @@ impl State {
     }
 }
 
-/// Requests that the device serves at once. One of which nothing is known is taken to serve many: the first batch tells.
+/// Requests that the device serves at once, as far as it is known.
 fn depth(header: &Header, device: u64) -> u32 {
-    limit_of(header, device.wrapping_add(1)).serves_at_once().unwrap_or(FORETOLD_DEPTH)
+    limit_of(header, device.wrapping_add(1)).may_serve_at_once()
 }
 
 fn now(log: &AccessLog) -> u32 {
@@ -398,7 +448,7 @@ mod tests {
     fn taken(neighbours: &Neighbours) -> Vec<(Step, String, u64)> {
         let job = |job: Job| {
             job.ticket.finish();
-            let Origin::Neighbour { step, slot: SLOT } = job.origin else { panic!("{:?}", job.origin) };
+            let Origin::Neighbour { step, .. } = job.origin else { panic!("{:?}", job.origin) };
             let offset = if let Wanted::Data { offset, .. } = job.wanted { offset } else { 0 };
             (step, String::from_utf8_lossy(&job.path).into_owned(), offset / BLOCK_BYTES)
         };
@@ -412,12 +462,16 @@ mod tests {
         let listed = taken(&neighbours);
         assert_eq!(listed, [(Step::List(0), "/f".to_owned(), 0)]);
         let names = Some(["a.py", "b.py", "b.txt", "c.py"].map(|name| name.as_bytes().into()).into());
-        neighbours.on_done(listed[0].0, Done { names, ..Done::default() });
+        neighbours.on_done(Some(SLOT), listed[0].0, Done { names, ..Done::default() });
         wait(&channel, 10);
         open(&channel, "/f/a.py", 10);
         let read = taken(&neighbours);
         assert_eq!(read.first(), Some(&(Step::Read(0), "/f/c.py".to_owned(), 0)));
-        neighbours.on_done(read[0].0, Done { waited: Some(Duration::from_millis(1)), ..Done::default() });
+        neighbours.on_done(
+            Some(SLOT),
+            read[0].0,
+            Done { waited: Some(Duration::from_millis(1)), ..Done::default() },
+        );
         open(&channel, "/f/c.py", 10);
         wait(&channel, 1);
         let _ = taken(&neighbours);

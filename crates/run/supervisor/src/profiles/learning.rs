@@ -19,6 +19,7 @@ use std::{
 };
 
 use forebay_linux::{kernel_text, process::Apart};
+use forebay_policy::price::AT_ONCE_HOPED;
 use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step, path::split};
 use forebay_protocol::layout::replay;
 
@@ -26,7 +27,6 @@ use super::{Recorded, Recorder, Recording, store::Store};
 use crate::{
     Options,
     channel::Channel,
-    devices::FORETOLD_DEPTH,
     executor::{Executor, Expected, Fetch, Wanted},
     leases::Leases,
 };
@@ -137,6 +137,8 @@ pub struct Learning<'a> {
     origin: Origin,
     expectation: Expectation,
     recorder: Recorder,
+    /// Whether the program has no agent: it is seen to need only what it waits for.
+    has_no_agent: bool,
     begun: Instant,
     is_judged: bool,
     /// Whether the run is known, once that is decided.
@@ -192,6 +194,7 @@ impl<'a> Learning<'a> {
             origin,
             expectation: Expectation { foretold, is_fresh },
             recorder: Recorder::start(recording, channel, process),
+            has_no_agent: false,
             begun: Instant::now(),
             is_judged: ahead.is_none(),
             // Figures are of the whole run.
@@ -211,7 +214,7 @@ impl<'a> Learning<'a> {
         if let (false, Some(first)) = (self.is_judged, needs.get(..JUDGED_NEEDS)) {
             self.is_judged = true;
             // What is foretold in time, a program without an agent is not seen to wait for: the rest is judged by its folders.
-            let folders = self.recorder.has_no_agent().then(|| self.expectation.foretold.folders());
+            let folders = self.has_no_agent.then(|| self.expectation.foretold.folders());
             let is_near = |need: &Need| folders.as_ref().is_some_and(|all| all.contains(split(&need.path).0));
             let near =
                 first.iter().filter(|need| self.expectation.foretold.has(need) || is_near(need)).count();
@@ -231,20 +234,31 @@ impl<'a> Learning<'a> {
         self.is_known.is_none().then(|| self.begun.elapsed())
     }
 
-    /// Looks at what processes without an agent wait for. How long until that is due again, if it will be.
-    pub fn look_at_waits(&mut self, channel: &Channel, pid: u32) -> Option<Duration> {
-        (self.is_known != Some(true)).then(|| self.recorder.look_at_waits(channel, pid))
+    /// The program has no agent.
+    pub const fn on_no_agent(&mut self) {
+        self.has_no_agent = true;
     }
 
     /// The run is over: teaches its profiles, unless it is known. Its figures, where they are wanted.
     pub fn finish(self, channel: &Channel) -> Option<ProfileFigures> {
-        let Self { store, keep, wants_figures, scopes, origin, expectation, recorder, is_known, .. } = self;
+        let Self {
+            store,
+            keep,
+            wants_figures,
+            scopes,
+            origin,
+            expectation,
+            recorder,
+            has_no_agent,
+            is_known,
+            ..
+        } = self;
         // It is known, or has been renounced.
         if channel.access_log().wanted.load(Relaxed) == 0 {
             return None;
         }
         let is_stopped = channel.header().replay.state.load(Relaxed) == replay::STOPPED;
-        let sees_all = is_stopped || !recorder.has_no_agent();
+        let sees_all = is_stopped || !has_no_agent;
         let recorded = recorder.finish(channel);
         let is_known = is_known.is_none() && expectation.is_all(channel, &recorded.needs);
         let figures = wants_figures.then(|| figures(channel, &expectation.foretold, &recorded.needs));
@@ -325,7 +339,7 @@ fn leave_out_look_ups(steps: &mut Vec<Step>) {
     steps.retain(|step| {
         let here = at;
         at += 1;
-        let is_near = |data: &usize| data.abs_diff(here) < FORETOLD_DEPTH as usize;
+        let is_near = |data: &usize| data.abs_diff(here) < AT_ONCE_HOPED as usize;
         step.act != Act::LookUp || !data_at.get(&step.path).is_some_and(|data| data.iter().any(is_near))
     });
 }
@@ -370,7 +384,7 @@ mod tests {
             step(path, at_us, Act::Data { identity, range: 0..1, first_block_if_changed: false })
         };
         let look_up = |path: &str, at_us| step(path, at_us, Act::LookUp);
-        let between = (0..FORETOLD_DEPTH).map(|at| look_up(&format!("missing {at}"), 5));
+        let between = (0..AT_ONCE_HOPED).map(|at| look_up(&format!("missing {at}"), 5));
         let mut steps = vec![look_up("soon", 0), data("soon", 1), look_up("later", 2), look_up("never", 3)];
         steps.extend(between);
         steps.extend([data("later", 6), data("soon", 7), look_up("soon", 8)]);

@@ -1,4 +1,4 @@
-//! Records what a run needs, from two sources: the access log that agents write, and the kernel's samples of page faults.
+//! Records what a run needs, from two sources: the access log, and the kernel's samples of page faults.
 
 use std::{
     cell::Cell,
@@ -25,7 +25,6 @@ use super::{
     access::{Entry, LogReader, microseconds},
     fault_samples::{FaultSamples, Found},
     needs::{Needs, Recorded},
-    waits::Waits,
 };
 use crate::{channel::Channel, ffi};
 
@@ -92,7 +91,6 @@ pub struct Recorder {
     clock: Clock,
     faults: Option<FaultSamples>,
     found: Found,
-    waits: Waits,
     last_fault: Instant,
     /// Processor time of the program at that time.
     used: Duration,
@@ -117,7 +115,6 @@ impl Recorder {
             clock: recording.clock,
             faults,
             found: Found::default(),
-            waits: Waits::new(),
             last_fault: Instant::now(),
             used: Duration::ZERO,
             is_beside: process.is_some(),
@@ -141,11 +138,6 @@ impl Recorder {
         self.stop_watching();
     }
 
-    /// Looks at what processes without an agent wait for, if that is due. How long until it is due again.
-    pub fn look_at_waits(&mut self, channel: &Channel, pid: u32) -> Duration {
-        self.waits.look(channel, pid)
-    }
-
     fn stop_watching(&mut self) {
         if let Some(faults) = self.faults.take() {
             self.found = faults.finish(self.is_beside);
@@ -160,7 +152,6 @@ impl Recorder {
         for fault in self.faults.iter().flat_map(FaultSamples::so_far) {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range.clone());
         }
-        self.add_waits(&mut needs);
         read_log(channel.access_log(), self.clock, &mut needs, count);
         needs.first(count)
     }
@@ -170,7 +161,6 @@ impl Recorder {
     pub fn finish(mut self, channel: &Channel) -> Recorded {
         self.stop_watching();
         let mut needs = Needs::default();
-        self.add_waits(&mut needs);
         let Found { faults, executed, lost, files, .. } = self.found;
         for fault in faults {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range);
@@ -180,22 +170,6 @@ impl Recorder {
         }
         read_log(channel.access_log(), self.clock, &mut needs, usize::MAX);
         needs.finish(&files, lost)
-    }
-}
-
-impl Recorder {
-    /// Whether the program has no agent: it is seen to need only what it waits for.
-    pub fn has_no_agent(&self) -> bool {
-        self.waits.are_of_first()
-    }
-
-    fn add_waits(&self, needs: &mut Needs) {
-        for wait in self.waits.so_far() {
-            needs.add(self.clock.of_ns(wait.at_ns), &wait.path, wait.kind, wait.range.clone());
-            if let Some(identity) = self.waits.identity_of(&wait.path) {
-                needs.add_identity(&wait.path, identity);
-            }
-        }
     }
 }
 

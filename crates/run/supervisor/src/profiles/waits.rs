@@ -1,23 +1,29 @@
 //! What processes without an agent wait for.
 //!
 //! The kernel tells in which system call a thread waits (proc_pid_syscall(5)). A look-up, a read or a listing that waits needs a
-//! device or a server. What is in memory is not seen.
+//! device or a server. What is in memory is not seen. What is seen is written into the access log, as agents do.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet, VecDeque},
     fs::{self, File},
     ops::Range,
     os::unix::{
         ffi::OsStringExt,
         fs::{FileExt, MetadataExt},
     },
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, Release},
+    },
     time::{Duration, Instant},
 };
 
 use forebay_linux::kernel_text;
 use forebay_profile::{Identity, Kind};
-use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, Unassisted};
+use forebay_protocol::{
+    access_log::{Attributes, Outcome, Use, wanted},
+    layout::{NO_SLOT, SLOT_CLAIMED, SLOT_CLOSED, Unassisted},
+};
 use rustix::process::geteuid;
 
 use super::{
@@ -25,7 +31,7 @@ use super::{
     files::{Files, Presence, presence},
     needs::NEEDS_MAX,
 };
-use crate::{channel::Channel, ffi, storms::family};
+use crate::{channel::Channel, executor, ffi, storms::family};
 
 /// Looks take at most this part of a processor.
 const COST_PART: u32 = 8;
@@ -42,90 +48,132 @@ const THREADS_MAX: usize = 256;
 const OPEN_MAX: usize = 64;
 /// What the kernel reads for the first read of a file in sequence, by default.
 const READ_AHEAD_BYTES: u64 = 128 << 10;
-
-/// Something that a process was seen to wait for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// CLOCK_MONOTONIC_RAW, in nanoseconds.
-    pub at_ns: u64,
-    /// The file, as the process's kernel calls it.
-    pub path: Arc<[u8]>,
-    /// What of it.
-    pub kind: Kind,
-    /// Bytes, of what is read.
-    pub range: Range<u64>,
-}
+/// A read that begins this near behind the last one that was seen goes on in sequence: not every wait is seen.
+const NEAR_BYTES: u64 = 4 * READ_AHEAD_BYTES;
 
 /// Looks at the processes of a run that have no agent.
 pub struct Waits {
+    channel: Arc<Channel>,
+    /// The program that was started.
+    first: u32,
     family: Vec<u32>,
     family_until: Instant,
     /// Processes that may not be looked at.
     refused: HashSet<u32>,
-    found: Vec<Wait>,
     known: HashSet<(Arc<[u8]>, Kind, u64)>,
-    /// Where among `found` look-ups are of which the outcome is not known.
-    open: Vec<usize>,
+    /// Look-ups of which the outcome is not known, the oldest first.
+    open: VecDeque<LookUp>,
+    /// What was read or listed.
+    named: HashMap<Arc<[u8]>, Named>,
     files: Files,
     /// Whether the program that was started is among them.
     is_first_among: Option<bool>,
     last_wait: Instant,
+    /// What a wait that is seen stands for: the shortest pause.
+    sample: Duration,
     next: Instant,
 }
 
+/// A look-up that waited, at this time of the log.
+struct LookUp {
+    at: u32,
+    path: Arc<[u8]>,
+    opens: bool,
+}
+
+/// A file or folder in the access log.
+struct Named {
+    /// Place of its record.
+    place: u32,
+    /// Place and end of the last range.
+    last: Option<(u32, Range<u64>)>,
+}
+
+/// Something that a thread waits for.
+struct Need {
+    path: Arc<[u8]>,
+    kind: Kind,
+    /// Bytes, of what is read.
+    range: Range<u64>,
+    opens: bool,
+}
+
 impl Waits {
-    /// Begins with the run.
-    pub fn new() -> Self {
+    /// Begins with the run of the program `first`.
+    pub fn new(channel: Arc<Channel>, first: u32) -> Self {
         let now = Instant::now();
         Self {
+            channel,
+            first,
             family: Vec::new(),
             family_until: now,
             refused: HashSet::new(),
-            found: Vec::new(),
             known: HashSet::new(),
-            open: Vec::new(),
+            open: VecDeque::new(),
+            named: HashMap::new(),
             files: Files::default(),
             is_first_among: None,
             last_wait: now,
+            sample: Duration::ZERO,
             next: now,
         }
     }
 
-    /// Looks at what the processes of the program `first` wait for, if that is due. How long until it is due again.
-    pub fn look(&mut self, channel: &Channel, first: u32) -> Duration {
+    /// Looks at what the processes wait for, if that is due. How long until it is due again.
+    pub fn look(&mut self) -> Duration {
         let began = Instant::now();
         if began < self.next {
             return self.next - began;
         }
-        if !are_there(channel) {
-            self.next = began + PAUSE_MAX;
+        // Asked again as often as the supervisor wakes: it is cheap, and one may begin any time.
+        if !self.is_wanted() || !are_there(&self.channel) {
             return PAUSE_MAX;
         }
         let before = ffi::processor_time();
         self.settle();
         if began >= self.family_until {
-            self.family = without_agent(channel, first);
+            self.family = without_agent(&self.channel, self.first);
             self.family.retain(|process| !self.refused.contains(process));
-            self.is_first_among.get_or_insert(self.family.contains(&first));
+            self.is_first_among.get_or_insert(self.family.contains(&self.first));
             self.family_until = began + FAMILY;
         }
-        let known = self.found.len();
-        self.family.clone().into_iter().for_each(|process| self.look_at(process));
+        let known = self.known.len();
+        let waits = self.family.clone().into_iter().map(|process| self.look_at(process)).sum();
+        self.tell(waits);
         // A long wait is new once, such as that for a terminal.
-        if self.found.len() > known {
+        if self.known.len() > known {
             self.last_wait = began;
         }
+        self.sample = ffi::processor_time().saturating_sub(before) * COST_PART;
         let quiet = (began - self.last_wait) / QUIET_PART;
-        let pause = (ffi::processor_time().saturating_sub(before) * COST_PART).max(quiet).min(PAUSE_MAX);
+        let pause = self.sample.max(quiet).min(PAUSE_MAX);
         self.next = Instant::now() + pause;
         pause
     }
 
-    fn look_at(&mut self, process: u32) {
-        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return };
+    /// Whether the program that was started has no agent.
+    pub fn are_of_first(&self) -> bool {
+        self.is_first_among == Some(true)
+    }
+
+    /// The run is over: what is not known of look-ups stays so.
+    pub fn finish(&mut self) {
+        self.settle();
+        let open = std::mem::take(&mut self.open);
+        open.into_iter().for_each(|look_up| self.write_look_up(&look_up, Outcome::Found));
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.channel.access_log().wanted.load(Relaxed) & (wanted::ACCESSES | wanted::AFTER_WAIT) != 0
+    }
+
+    /// Looks at the threads of a process. How many of them wait for a device.
+    fn look_at(&mut self, process: u32) -> u64 {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
+        let mut waits = 0;
         for thread in threads.flatten().take(THREADS_MAX) {
-            let place = thread.path().join("syscall");
-            let text = match fs::read_to_string(&place) {
+            let thread = thread.path();
+            let text = match fs::read_to_string(thread.join("syscall")) {
                 Ok(text) => text,
                 Err(error) => {
                     if error.kind() == std::io::ErrorKind::PermissionDenied {
@@ -134,57 +182,117 @@ impl Waits {
                     continue;
                 }
             };
-            let Some((path, kind, range)) = Call::parse(&text).and_then(|call| call.needs(process)) else {
+            let Some(need) = Call::parse(&text).and_then(|call| call.needs(process)) else {
                 continue;
             };
+            let is_in_device = waits_for_device(&thread);
             // It may have gone on meanwhile.
-            if fs::read_to_string(&place).is_ok_and(|now| now == text) {
-                self.add(path, kind, range);
+            if fs::read_to_string(thread.join("syscall")).is_ok_and(|now| now == text) {
+                self.add(need);
+                waits += u64::from(is_in_device);
             }
         }
+        waits
     }
 
-    fn add(&mut self, path: Arc<[u8]>, kind: Kind, range: Range<u64>) {
-        if self.found.len() >= NEEDS_MAX || !self.known.insert((Arc::clone(&path), kind, range.start)) {
+    fn add(&mut self, need: Need) {
+        let Need { path, kind, range, opens } = need;
+        if self.known.len() >= NEEDS_MAX || !self.known.insert((Arc::clone(&path), kind, range.start)) {
             return;
         }
+        let log = self.channel.access_log();
+        let at = log.time(ffi::ticks());
         match kind {
-            Kind::Read => self.files.look(&path),
-            Kind::LookUp => self.open.push(self.found.len()),
-            _ => {}
-        }
-        let (_, at_ns) = ffi::simultaneous();
-        self.found.push(Wait { at_ns, path, kind, range });
-    }
-
-    /// Finds out which look-ups failed.
-    fn settle(&mut self) {
-        let found = &mut self.found;
-        self.open.retain(|place| {
-            let wait = &mut found[*place];
-            let presence = presence(&wait.path);
-            if presence == Presence::Missing {
-                wait.kind = Kind::Missing;
+            Kind::Read => {
+                self.files.look(&path);
+                self.write_range(at, &path, Use::Read, range);
             }
-            presence == Presence::Unknown
-        });
-        self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
+            Kind::Directory => self.write_range(at, &path, Use::Listed, range),
+            Kind::Link => drop(log.append_path(Outcome::Link, at, 0, &path)),
+            _ => self.open.push_back(LookUp { at, path, opens }),
+        }
     }
 
-    /// What was waited for.
-    pub fn so_far(&self) -> impl Iterator<Item = &Wait> {
-        self.found.iter()
+    fn write_range(&mut self, at: u32, path: &Arc<[u8]>, used: Use, range: Range<u64>) {
+        let log = self.channel.access_log();
+        if !self.named.contains_key(path) {
+            let Some(place) = log.append_path(Outcome::Named, at, 0, path) else { return };
+            if let Some(identity) = self.files.get(path) {
+                // Its open was not seen to wait.
+                log.append_attributes(at, place, &attributes(identity));
+            }
+            self.named.insert(Arc::clone(path), Named { place, last: None });
+        }
+        let Some(named) = self.named.get_mut(path) else { return };
+        match &mut named.last {
+            Some((place, last)) if goes_on(last, &range) => {
+                last.end = last.end.max(range.end);
+                log.extend(*place, last.end);
+            }
+            last => {
+                let place = log.append_range(used, at, named.place, range.start, range.end);
+                *last = place.map(|place| (place, range));
+            }
+        }
     }
 
-    /// Whether the program that was started has no agent.
-    pub fn are_of_first(&self) -> bool {
-        self.is_first_among == Some(true)
+    /// Writes down the look-ups whose outcome is known by now.
+    fn settle(&mut self) {
+        for look_up in std::mem::take(&mut self.open) {
+            match presence(&look_up.path) {
+                Presence::There => self.write_look_up(&look_up, Outcome::Found),
+                Presence::Missing => self.write_look_up(&look_up, Outcome::Missing),
+                Presence::Unknown => self.open.push_back(look_up),
+            }
+        }
+        while self.open.len() > OPEN_MAX
+            && let Some(oldest) = self.open.pop_front()
+        {
+            self.write_look_up(&oldest, Outcome::Found);
+        }
     }
 
-    /// The file as it was when it was read.
-    pub fn identity_of(&self, path: &[u8]) -> Option<Identity> {
-        self.files.get(path)
+    fn write_look_up(&mut self, look_up: &LookUp, outcome: Outcome) {
+        let LookUp { at, path, opens } = look_up;
+        let log = self.channel.access_log();
+        let Some(place) = log.append_path(outcome, *at, 0, path) else { return };
+        if outcome == Outcome::Found && *opens {
+            self.files.look(path);
+            if let Some(identity) = self.files.get(path) {
+                log.append_attributes(*at, place, &attributes(identity));
+            }
+        }
     }
+
+    /// Tells the executor that threads wait, as agents do.
+    fn tell(&self, waits: u64) {
+        let header = self.channel.header();
+        if waits == 0 || header.enabled.load(Relaxed) == 0 {
+            return;
+        }
+        let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
+        let ticks = ticks_per_us.saturating_mul(self.sample.as_micros() as u64);
+        header.neighbours.slot.store(NO_SLOT, Relaxed);
+        header.neighbours.wait_ticks.fetch_add(ticks.saturating_mul(waits), Relaxed);
+        header.neighbours.waits.fetch_add(waits, Release);
+        executor::wake(&self.channel);
+    }
+}
+
+fn attributes(identity: Identity) -> Attributes {
+    let Identity { dev, ino, size, mtime_ns } = identity;
+    Attributes { dev, ino, size, mtime_ns }
+}
+
+/// Whether a read goes on in sequence after another one.
+fn goes_on(last: &Range<u64>, next: &Range<u64>) -> bool {
+    (last.start..=last.end.saturating_add(NEAR_BYTES)).contains(&next.start)
+}
+
+/// Whether a thread is in a wait that no signal ends: not for a terminal, a pipe or a peer.
+fn waits_for_device(thread: &std::path::Path) -> bool {
+    let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('D'))
 }
 
 /// Whether processes of the run have no agent, and are of this user's rights.
@@ -246,7 +354,7 @@ impl Call {
     }
 
     /// What the call needs of a file system.
-    fn needs(&self, process: u32) -> Option<(Arc<[u8]>, Kind, Range<u64>)> {
+    fn needs(&self, process: u32) -> Option<Need> {
         let [a, b, c, d, ..] = self.arguments;
         let here = libc::AT_FDCWD as u64;
         let (directory, path, kind) = match self.number {
@@ -258,7 +366,8 @@ impl Call {
             libc::SYS_sendfile if c == 0 => return read(process, b, None, d),
             libc::SYS_copy_file_range if b == 0 => return read(process, a, None, 0),
             libc::SYS_getdents | libc::SYS_getdents64 => {
-                return Some((link(process, &format!("fd/{a}"))?, Kind::Directory, 0..0));
+                let path = link(process, &format!("fd/{a}"))?;
+                return Some(Need { path, kind: Kind::Directory, range: 0..0, opens: false });
             }
             libc::SYS_open | libc::SYS_stat | libc::SYS_lstat | libc::SYS_access | libc::SYS_chdir => {
                 (here, a, Kind::LookUp)
@@ -279,17 +388,13 @@ impl Call {
             libc::AT_FDCWD => link(process, "cwd")?,
             directory => link(process, &format!("fd/{directory}"))?,
         };
-        Some((joined_to(&base, &path)?, kind, 0..0))
+        let opens = matches!(self.number, libc::SYS_open | libc::SYS_openat | libc::SYS_openat2);
+        Some(Need { path: joined_to(&base, &path)?, kind, range: 0..0, opens })
     }
 }
 
 /// What a read of a descriptor needs: at an offset, or where the descriptor is, with what the kernel reads ahead then.
-fn read(
-    process: u32,
-    descriptor: u64,
-    offset: Option<u64>,
-    count: u64,
-) -> Option<(Arc<[u8]>, Kind, Range<u64>)> {
+fn read(process: u32, descriptor: u64, offset: Option<u64>, count: u64) -> Option<Need> {
     let path = link(process, &format!("fd/{descriptor}"))?;
     let (start, count) = match offset {
         Some(offset) => (offset, count.max(1)),
@@ -298,7 +403,7 @@ fn read(
             (kernel_text::field(&about, "pos")?.parse().ok()?, count.max(READ_AHEAD_BYTES))
         }
     };
-    Some((path, Kind::Read, start..start.saturating_add(count)))
+    Some(Need { path, kind: Kind::Read, range: start..start.saturating_add(count), opens: false })
 }
 
 /// The file that a link of the process leads to, if it has a name.
@@ -321,6 +426,7 @@ fn text(process: u32, address: u64) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profiles::access::{Entry, LogReader};
 
     #[test]
     fn a_call_is_read_where_a_thread_waits_in_one() {
@@ -342,18 +448,95 @@ mod tests {
 
     #[test]
     fn a_run_in_which_all_processes_have_agents_is_not_looked_at() {
-        let channel = Channel::create(false).unwrap();
-        let mut waits = Waits::new();
-        assert_eq!(waits.look(&channel, std::process::id()), PAUSE_MAX);
-        assert_eq!((waits.so_far().count(), waits.are_of_first()), (0, false));
+        let channel = Arc::new(Channel::create(true).unwrap());
+        let mut waits = Waits::new(channel, std::process::id());
+        assert_eq!((waits.look(), waits.are_of_first()), (PAUSE_MAX, false));
     }
 
     #[test]
     fn a_program_without_an_agent_is_told_from_others() {
-        let channel = Channel::create(false).unwrap();
+        let channel = Arc::new(Channel::create(true).unwrap());
         channel.header().processes_unassisted[Unassisted::Static as usize].store(1, Relaxed);
-        let mut waits = Waits::new();
-        let _ = waits.look(&channel, std::process::id());
+        let mut waits = Waits::new(channel, std::process::id());
+        let _ = waits.look();
         assert!(waits.are_of_first());
+    }
+
+    /// A folder, a file that is there, and one that is not.
+    struct Folder(std::path::PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("forebay-waits-{name}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("file"), [1; 1000]).unwrap();
+            Self(folder)
+        }
+
+        fn path(&self, name: &str) -> Arc<[u8]> {
+            self.0.join(name).into_os_string().into_vec().into()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_waited_for_is_in_the_log_as_agents_write_it() {
+        let folder = Folder::new("log");
+        let channel = Arc::new(Channel::create(true).unwrap());
+        let mut waits = Waits::new(channel.clone(), std::process::id());
+        let (file, none) = (folder.path("file"), folder.path("none"));
+        assert!(!folder.0.join("none").exists());
+        let mut add = |path: &Arc<[u8]>, kind, range: Range<u64>| {
+            waits.add(Need { path: path.clone(), kind, range, opens: kind == Kind::LookUp });
+        };
+        add(&file, Kind::LookUp, 0..0);
+        add(&none, Kind::LookUp, 0..0);
+        add(&file, Kind::Read, 0..100);
+        add(&file, Kind::Read, 100..200);
+        add(&file, Kind::Read, 0..100);
+        add(&file, Kind::Read, 10_000_000..10_000_001);
+        waits.finish();
+        let mut reader = LogReader::default();
+        let all: Vec<_> = std::iter::from_fn(|| reader.next(channel.access_log())).collect();
+        let text = |entry: &Entry| match entry {
+            Entry::Needed { path, kind, range, .. } => {
+                let name = path.rsplit(|byte| *byte == b'/').next().unwrap();
+                format!("{kind:?} {} {range:?}", String::from_utf8_lossy(name))
+            }
+            Entry::File { opened, identity, .. } => {
+                format!("file of {}, opened: {}", identity.size, opened.is_some())
+            }
+            Entry::Made { .. } => "made".to_owned(),
+        };
+        let expected = [
+            "file of 1000, opened: true",
+            "Read file 0..200",
+            "Read file 10000000..10000001",
+            "LookUp file 0..0",
+            "file of 1000, opened: true",
+            "Missing none 0..0",
+        ];
+        assert_eq!(all.iter().map(text).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn the_executor_is_told_of_waits_where_speculation_is_wanted() {
+        for enabled in [true, false] {
+            let channel = Arc::new(Channel::create(enabled).unwrap());
+            let mut waits = Waits::new(channel.clone(), std::process::id());
+            waits.sample = Duration::from_millis(1);
+            waits.tell(0);
+            waits.tell(2);
+            let header = channel.header();
+            let (told, slot) = (header.neighbours.waits.load(Relaxed), header.neighbours.slot.load(Relaxed));
+            assert_eq!((told, slot == NO_SLOT), if enabled { (2, true) } else { (0, false) });
+            let ms = header.ticks_per_second.load(Relaxed) / 1_000_000 * 1_000;
+            assert_eq!(header.neighbours.wait_ticks.load(Relaxed), told * ms);
+        }
     }
 }
