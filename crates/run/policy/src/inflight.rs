@@ -82,8 +82,8 @@ const BASE_YOUNG: u32 = 4;
 /// Suggestions before the limit is believed.
 const SUGGESTIONS_MIN: u32 = 2;
 /// From here on the capacity is no lower bound: each request that waited for others counts [`QUEUED_ONE`], and each that did not, one
-/// less. Not more than the last counts.
-const QUEUED_MIN: u32 = 2 * QUEUED_ONE;
+/// less; at most the last counts. One that needs several reads in a row looks as if it had waited, too.
+const QUEUED_MIN: u32 = 4 * QUEUED_ONE;
 const QUEUED_ONE: u32 = 2;
 const QUEUED_MAX: u32 = 15;
 

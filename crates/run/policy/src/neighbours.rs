@@ -85,7 +85,8 @@ impl Neighbours {
         if may_pay && hoped + waited >= cost * (u128::from(place.taken) + 2) {
             return NEIGHBOURS_FIRST.saturating_add(place.used.saturating_mul(2));
         }
-        if !place.is_left {
+        // One that the device's price alone rules out has failed in nothing.
+        if !place.is_left && place.taken > 0 {
             place.is_left = true;
             let cost = self.cost(depth).saturating_mul(place.taken.into());
             let saved = self.wait.saturating_mul(place.used.into());

@@ -16,5 +16,5 @@ pub use self::{
     lease_list::{has_looked, start_looking_for_leases},
     mapping::Mapping,
     own_code::{OwnCode, expect},
-    thread_usage::{blocks_read, processor_time},
+    thread_usage::{DeviceUse, device_use, processor_time},
 };

@@ -236,7 +236,7 @@ impl Drop for Probe {
 impl Turn {
     /// The device was asked for what was needed, so its time tells of the device. That of another machine always does.
     ///
-    /// A look-up may ask several times. Then the device seems to serve fewer requests at once than it does.
+    /// Of what asked several times in a row, the time tells nothing: the device would seem to serve fewer requests at once than it does.
     pub fn take_time(&mut self) {
         self.is_timed = true;
     }

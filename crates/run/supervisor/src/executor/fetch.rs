@@ -32,7 +32,7 @@ use super::{
 use crate::{
     channel::Channel,
     devices::{Devices, Keeping, Turn},
-    ffi,
+    ffi::{self, DeviceUse},
 };
 
 const DEVICE_UNKNOWN: u64 = u64::MAX;
@@ -181,7 +181,7 @@ impl Fetcher {
         Ok((found, status))
     }
 
-    /// As [`Self::step`]. Where the device has read for it, the time of the turn is taken.
+    /// As [`Self::step`]. Where the device has read for it, in one request, the time of the turn is taken.
     fn timed_step<T>(
         &self,
         job: &Job,
@@ -190,22 +190,22 @@ impl Fetcher {
         turn: &mut Turn,
         act: impl FnOnce() -> T,
     ) -> T {
-        let (result, blocks) = self.step(job, device, done, act);
-        if blocks != 0 {
+        let (result, asked) = self.step(job, device, done, act);
+        if asked.blocks != 0 && asked.waits <= 1 {
             turn.take_time();
         }
         result
     }
 
-    /// Carries a step of the job out, and takes note whether the device had to read for it. Also how many blocks that were. A
+    /// Carries a step of the job out, and takes note whether the device had to read for it. Also what it was asked for. A
     /// request to a remote file system, and to a device that is not known yet, is told by its time alone.
-    fn step<T>(&self, job: &Job, device: u64, done: &mut Done, act: impl FnOnce() -> T) -> (T, i64) {
-        let (started, before) = (Instant::now(), ffi::blocks_read());
+    fn step<T>(&self, job: &Job, device: u64, done: &mut Done, act: impl FnOnce() -> T) -> (T, DeviceUse) {
+        let (started, before) = (Instant::now(), ffi::device_use());
         let result = act();
-        let blocks = ffi::blocks_read() - before;
+        let asked = ffi::device_use().since(before);
         let may_be_remote = device == DEVICE_UNKNOWN || self.devices.is_remote(device);
         let is_slow = || started.elapsed() >= self.device_wait_min;
-        let has_read = blocks != 0 || may_be_remote && is_slow();
+        let has_read = asked.blocks != 0 || may_be_remote && is_slow();
         if let Origin::Slot(slot) = job.origin {
             let counters = &self.channel.slot(slot).counters;
             counters.steps_read.fetch_add(has_read.into(), Relaxed);
@@ -214,7 +214,7 @@ impl Fetcher {
         if has_read {
             done.waited = Some(done.waited.unwrap_or_default() + started.elapsed());
         }
-        (result, blocks)
+        (result, asked)
     }
 
     /// Finds what the path names, as the program would, without opening it: O_PATH has no effect on a device or FIFO.
@@ -330,15 +330,15 @@ impl Fetcher {
         while start < part.end {
             let length = CHUNK_BYTES.min(part.end - start);
             let mut turn = self.devices.turn(part.device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
-            let (read, blocks) = self.step(job, part.device, done, || {
+            let (read, asked) = self.step(job, part.device, done, || {
                 fadvise(file, start, length.try_into().ok(), Advice::WillNeed)?;
                 // Waits for the piece, so that its time is known and no more of them are under way than the device likes.
                 let _ = pread(file, &mut [0u8; 1], start + length - 1);
                 Ok::<(), Errno>(())
             });
             read?;
-            // Its end may have been in memory, and was not waited for.
-            if blocks >= (length / BLOCK_BYTES).cast_signed() {
+            // Its end may have been in memory, and was not waited for; the map of its blocks may have been read before.
+            if asked.blocks >= (length / BLOCK_BYTES).cast_signed() && asked.waits <= 1 {
                 turn.take_time();
             }
             start += length;

@@ -6,13 +6,30 @@
 
 use std::{mem::MaybeUninit, time::Duration};
 
-/// Blocks that devices had to read for the calling thread so far.
-pub fn blocks_read() -> i64 {
+/// What the calling thread asked of devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Blocks that they had to read for it.
+    pub blocks: i64,
+    /// How often it waited, for a device or anything else.
+    pub waits: i64,
+}
+
+/// All of it so far.
+pub fn device_use() -> DeviceUse {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call fills the structure, whose zeroes are valid too.
-    unsafe {
+    let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init().ru_inblock
+        usage.assume_init()
+    };
+    DeviceUse { blocks: usage.ru_inblock, waits: usage.ru_nvcsw }
+}
+
+impl DeviceUse {
+    /// What came since then.
+    pub fn since(self, then: Self) -> Self {
+        Self { blocks: self.blocks - then.blocks, waits: self.waits - then.waits }
     }
 }
 
