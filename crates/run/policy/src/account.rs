@@ -117,6 +117,11 @@ impl<'a> Account<'a> {
         self.words.balance.fetch_sub(signed(cost), Relaxed);
     }
 
+    /// So much of a cost that was taken was not spent.
+    pub fn on_unspent(&self, cost: u64) {
+        self.words.balance.fetch_add(signed(cost), Relaxed);
+    }
+
     /// A speculation is over, and its cost is taken already. Whether speculation is off from now on, as statistics have it.
     pub fn on_outcome(&self, outcome: Outcome) -> bool {
         let Outcome { saved, cost, expected, displaces, taught } = outcome;

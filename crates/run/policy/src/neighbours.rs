@@ -1,4 +1,4 @@
-//! What a program may need of a place in which it has needed something else: files of a folder, blocks of a large file.
+//! What a program may need of a place in which it has needed something else: files of a folder, folders of a tree, blocks of a large file.
 //!
 //! What is read often tells what is read next: a module names those that it imports, an index where its table's rows are. No speculator
 //! gets there before the contents do. But such files lie in few folders and such blocks in few files, and many of these are needed.
@@ -19,8 +19,8 @@
 //!     3/4 w (u + 1) + w n / 16  >=  c (t + 2)
 //! ```
 //!
-//! and is made when the [account](crate::account) of all places covers `c`. A place that is not worth another read is a failure, and so is
-//! a read that finds its data in memory: hints may be ahead of it. A read that was ahead by twice its cost is a success.
+//! and is made when the [account](crate::account) of all places covers `c`. A place that is not worth another read is a failure. A read
+//! that was ahead by twice its cost is a success. One that finds its data in memory gets back what a device would have cost.
 //!
 //! # Bound
 //!
@@ -33,8 +33,8 @@ use forebay_protocol::layout;
 
 use crate::account::{Account, Outcome};
 use crate::price::{
-    MEAN_WEIGHT, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS, WAITED_PART, WORTH_TIMES,
-    mean,
+    MEAN_WEIGHT, NEIGHBOUR_IDLE_US, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS,
+    WAITED_PART, WORTH_TIMES, mean,
 };
 
 /// What neighbours cost and earn in a run.
@@ -101,9 +101,17 @@ impl Neighbours {
         self.account().may(self.cost(depth))
     }
 
-    /// Something is read ahead: a member of a place, or the names of a folder.
-    pub fn pay(&mut self, depth: u32) {
-        self.account().on_cost(self.cost(depth));
+    /// Something is read ahead: a member of a place, or the names of a folder. What is paid for that.
+    pub fn pay(&mut self, depth: u32) -> u64 {
+        let cost = self.cost(depth);
+        self.account().on_cost(cost);
+        cost
+    }
+
+    /// What was `paid` for was in memory: hints or the program were first. It took the processor alone.
+    pub fn on_idle(&mut self, paid: u64) {
+        let idle = self.processor / NEIGHBOUR_US * NEIGHBOUR_IDLE_US;
+        self.account().on_unspent(paid.saturating_sub(idle));
     }
 
     /// The program needed something of this place that was read ahead, `ahead` earlier, of what its read took.
@@ -114,11 +122,6 @@ impl Neighbours {
         if ahead / WORTH_TIMES >= cost {
             let _ = self.account().on_outcome(outcome(ahead, cost));
         }
-    }
-
-    /// What was read ahead had been in memory.
-    pub fn on_idle(&mut self, depth: u32) {
-        let _ = self.account().on_outcome(outcome(0, self.cost(depth)));
     }
 
     fn account(&self) -> Account<'_> {
@@ -134,6 +137,11 @@ impl Place {
     /// The program waited for something of it that was not read ahead.
     pub const fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
+    }
+
+    /// Something of it was in memory, which tells nothing of it.
+    pub const fn on_idle(&mut self) {
+        self.taken = self.taken.saturating_sub(1);
     }
 
     /// Something of it is read ahead.

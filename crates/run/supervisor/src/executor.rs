@@ -105,6 +105,8 @@ pub enum Wanted {
     Library,
     /// The names of a directory's files.
     Names,
+    /// The names of a directory's directories.
+    Folders,
 }
 
 /// A file as it was when a run needed it.
@@ -260,7 +262,7 @@ fn carry_out(shared: &Arc<Shared>, place: Place, job: &Job) {
         Origin::Slot(_) => {}
         Origin::Replay { step, is_whole } => shared.replay.on_done(step, is_whole, done),
         Origin::Library { file, .. } => shared.libraries.on_done(job, file, done),
-        Origin::Neighbour { slot, step } => shared.neighbours.on_done(slot, step, done),
+        Origin::Neighbour { step, .. } => shared.neighbours.on_done(step, done),
         Origin::Stream { .. } => shared.stream.on_done(done),
     }
     job.ticket.finish();

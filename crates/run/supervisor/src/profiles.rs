@@ -5,7 +5,7 @@
 pub(crate) mod access;
 mod command;
 mod fault_samples;
-mod files;
+pub(crate) mod files;
 pub(crate) mod learning;
 mod needs;
 mod record;

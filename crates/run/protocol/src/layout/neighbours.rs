@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// A process that has no agent, and so no slot.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// What the program waited for, and figures of the files and blocks that are read ahead because it needed others beside them.
+/// What the program waited for, and figures of the files, folders and blocks that are read ahead because it needed others beside them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Neighbours {
@@ -15,7 +15,7 @@ pub struct Neighbours {
     pub wait_ticks: AtomicU64,
     /// Slot of the process that waited last, or [`NO_SLOT`].
     pub slot: AtomicU32,
-    /// Files and blocks that were read ahead, and not in memory.
+    /// Files, folders and blocks that were read ahead, and not in memory.
     pub reads: AtomicU64,
     /// Those of them that the program needed later.
     pub used: AtomicU64,

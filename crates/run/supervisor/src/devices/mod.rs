@@ -87,8 +87,8 @@ pub struct Turn {
     number: u64,
     depth: u32,
     started: u64,
-    /// Whether its time tells of the device.
-    is_timed: bool,
+    /// Of how many requests in a row its time tells; 0 where it tells nothing of the device.
+    requests: u64,
 }
 
 impl fmt::Debug for Turn {
@@ -137,8 +137,8 @@ impl Devices {
         gate.wake_next(&mut waiting);
         drop(waiting);
         self.begun.add();
-        let is_timed = gate.is_remote();
-        Some(Turn { gate, number, depth, started, is_timed })
+        let requests = gate.is_remote().into();
+        Some(Turn { gate, number, depth, started, requests })
     }
 
     /// Waits until a file of `size` bytes may be read that may share its blocks with others. `None` for all other files.
@@ -236,15 +236,16 @@ impl Drop for Probe {
 impl Turn {
     /// The device was asked for what was needed, so its time tells of the device. That of another machine always does.
     ///
-    /// Of what asked several times in a row, the time tells nothing: the device would seem to serve fewer requests at once than it does.
-    pub fn take_time(&mut self) {
-        self.is_timed = true;
+    /// A look-up may ask several times in a row, and waits for each. It counts as one request of their mean time, or the device would
+    /// seem to serve fewer at once than it does.
+    pub fn take_time(&mut self, waits: i64) {
+        self.requests = u64::try_from(waits).unwrap_or(0).max(1);
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let elapsed = if self.is_timed { ffi::ticks().saturating_sub(self.started) } else { 0 };
+        let elapsed = ffi::ticks().saturating_sub(self.started).checked_div(self.requests).unwrap_or(0);
         let mut waiting = lock(&self.gate.waiting);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
             let mut limit = InflightLimit::load(&entry.limit);
@@ -279,7 +280,7 @@ mod tests {
 
     fn turn(devices: &Devices, device: u64) -> Turn {
         let mut turn = devices.turn(device, &Ticket::new(|| ())).unwrap();
-        turn.take_time();
+        turn.take_time(1);
         turn
     }
 

@@ -60,7 +60,7 @@ pub struct Done {
     pub bytes: u64,
     /// What the file of a library says.
     pub library: Option<Library>,
-    /// Names of the files in a folder in order, as far as they fit.
+    /// Names in a directory: of files in order, or of directories; as far as they fit.
     pub names: Option<Vec<Box<[u8]>>>,
 }
 
@@ -131,8 +131,9 @@ impl Fetcher {
                 let list = || read_directory(&reopen(&found, OFlags::DIRECTORY)?);
                 self.timed_step(job, device, done, &mut turn, list)
             }
-            (Wanted::Names, FileType::Directory) if !self.devices.is_remote(device) => {
+            (Wanted::Names | Wanted::Folders, FileType::Directory) if !self.devices.is_remote(device) => {
                 let mut turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
+                let names = if job.wanted == Wanted::Names { files } else { folders };
                 let list = || names(&reopen(&found, OFlags::DIRECTORY)?);
                 done.names = Some(self.timed_step(job, device, done, &mut turn, list)?);
                 Ok(())
@@ -181,7 +182,7 @@ impl Fetcher {
         Ok((found, status))
     }
 
-    /// As [`Self::step`]. Where the device has read for it, in one request, the time of the turn is taken.
+    /// As [`Self::step`]. Where the device has read for it, the time of the turn is taken.
     fn timed_step<T>(
         &self,
         job: &Job,
@@ -191,8 +192,8 @@ impl Fetcher {
         act: impl FnOnce() -> T,
     ) -> T {
         let (result, asked) = self.step(job, device, done, act);
-        if asked.blocks != 0 && asked.waits <= 1 {
-            turn.take_time();
+        if asked.blocks != 0 {
+            turn.take_time(asked.waits);
         }
         result
     }
@@ -337,9 +338,9 @@ impl Fetcher {
                 Ok::<(), Errno>(())
             });
             read?;
-            // Its end may have been in memory, and was not waited for; the map of its blocks may have been read before.
-            if asked.blocks >= (length / BLOCK_BYTES).cast_signed() && asked.waits <= 1 {
-                turn.take_time();
+            // Its end may have been in memory, and was not waited for.
+            if asked.blocks >= (length / BLOCK_BYTES).cast_signed() {
+                turn.take_time(asked.waits);
             }
             start += length;
             done.bytes += length;
@@ -389,7 +390,7 @@ fn read_directory(directory: &OwnedFd) -> Result<(), Errno> {
 }
 
 /// Names of the files of a directory, and of what may be one, in order.
-fn names(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
+fn files(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
     let mut names = Vec::new();
     entries(directory, |name, kind| {
         if matches!(kind, FileType::RegularFile | FileType::Unknown) {
@@ -397,6 +398,17 @@ fn names(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
         }
     })?;
     names.sort_unstable();
+    Ok(names)
+}
+
+/// Names of the directories of a directory, as the kernel has them.
+fn folders(directory: &OwnedFd) -> Result<Vec<Box<[u8]>>, Errno> {
+    let mut names = Vec::new();
+    entries(directory, |name, kind| {
+        if kind == FileType::Directory && name != b"." && name != b".." {
+            names.push(name.into());
+        }
+    })?;
     Ok(names)
 }
 

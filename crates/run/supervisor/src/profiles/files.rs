@@ -55,6 +55,13 @@ fn opened(path: &[u8]) -> rustix::io::Result<OwnedFd> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED | ResolveFlags::NO_MAGICLINKS)
 }
 
+/// Device of what is at a path, if the kernel has that in memory.
+pub fn device_of(path: &[u8]) -> Option<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let status = statx(opened(path).ok()?, c"", flags, StatxFlags::BASIC_STATS).ok()?;
+    Some(makedev(status.stx_dev_major, status.stx_dev_minor))
+}
+
 /// What a regular file is that the kernel has in memory; no program of another user's rights.
 fn identity_of(path: &[u8]) -> Option<Identity> {
     let found = opened(path).ok()?;

@@ -1,6 +1,6 @@
-//! A folder with its files, or a large file with its blocks: which of them lie next to what the program needed last.
+//! A folder with its files, a tree of folders, or a large file with its blocks: which of them lie next to what the program needed last.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use forebay_policy::neighbours::Place as Worth;
 
@@ -15,6 +15,10 @@ const BLOCKS_MAX: u64 = 1 << 16;
 /// Reads of a file that do not go on where one before ended, from which its blocks are neighbours. What is read in sequence has fewer,
 /// and the kernel reads it ahead.
 const READS_MIN: u32 = 4;
+/// Folders of a tree that were listed, from which the program is taken to go through it. One alone has been looked at.
+const LISTINGS_MIN: u32 = 2;
+/// Folders of a tree that are known and not read ahead yet, at most.
+const PENDING_MAX: usize = 1 << 14;
 
 /// Where neighbours lie.
 pub struct Place {
@@ -34,6 +38,11 @@ enum Members {
         names: Vec<Name>,
         last: Box<[u8]>,
     },
+    /// The folders below one, as they become known.
+    Tree {
+        pending: VecDeque<Arc<[u8]>>,
+        listings: u32,
+    },
     Blocks {
         taken: Vec<bool>,
         last: usize,
@@ -46,7 +55,7 @@ struct Name {
     is_taken: bool,
 }
 
-/// What of a place is read ahead: a file, from its beginning on, or a block of one.
+/// What of a place is read ahead: a file from its beginning on, a block of one, or the names in a folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
     pub path: Arc<[u8]>,
@@ -66,6 +75,17 @@ impl Place {
     pub fn folder(path: Arc<[u8]>) -> Self {
         let members = Members::Unlisted { last: Box::default(), is_asked: false };
         Self { path, worth: Worth::default(), members }
+    }
+
+    /// The folders from this one on downwards.
+    pub fn tree(root: Arc<[u8]>) -> Self {
+        let members = Members::Tree { pending: VecDeque::new(), listings: 0 };
+        Self { path: root, worth: Worth::default(), members }
+    }
+
+    /// Whether it is one of folders.
+    pub const fn is_tree(&self) -> bool {
+        matches!(self.members, Members::Tree { .. })
     }
 
     /// A file of so many bytes; `None` of one that is too small.
@@ -90,7 +110,7 @@ impl Place {
                 }
                 *last = opened.into();
             }
-            Members::Blocks { .. } => {}
+            Members::Tree { .. } | Members::Blocks { .. } => {}
         }
     }
 
@@ -100,6 +120,23 @@ impl Place {
             *last = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
             *reads = reads.saturating_add(1);
         }
+    }
+
+    /// A folder of the tree was listed.
+    pub const fn on_folder_listed(&mut self) {
+        if let Members::Tree { listings, .. } = &mut self.members {
+            *listings = listings.saturating_add(1);
+        }
+    }
+
+    /// The folders in a folder of the tree; those of them that there is room for.
+    pub fn on_folders(&mut self, below: &[u8], names: &[Box<[u8]>]) -> Vec<Arc<[u8]>> {
+        let Members::Tree { pending, .. } = &mut self.members else { return Vec::new() };
+        let room = PENDING_MAX.saturating_sub(pending.len());
+        let paths: Vec<Arc<[u8]>> = names.iter().take(room).map(|name| joined(below, name)).collect();
+        // Most programs go down before they go on.
+        paths.iter().rev().for_each(|path| pending.push_front(Arc::clone(path)));
+        paths
     }
 
     /// The names of the folder's files, in order.
@@ -116,6 +153,7 @@ impl Place {
         match self.members {
             Members::Unlisted { is_asked, .. } => !is_asked,
             Members::Names { .. } => true,
+            Members::Tree { listings, .. } => listings >= LISTINGS_MIN,
             Members::Blocks { reads, .. } => reads >= READS_MIN,
         }
     }
@@ -131,8 +169,10 @@ impl Place {
                     .find(|place| !names[*place].is_taken && kind_of(&names[*place].name) == kind)?;
                 let name = &mut names[place];
                 name.is_taken = true;
-                let path = [&self.path[..], b"/", &name.name].concat().into();
-                Some(Next::Member(Member { path, block: 0 }))
+                Some(Next::Member(Member { path: joined(&self.path, &name.name), block: 0 }))
+            }
+            Members::Tree { pending, .. } => {
+                pending.pop_front().map(|path| Next::Member(Member { path, block: 0 }))
             }
             Members::Blocks { taken, last, .. } => {
                 let block = outwards(*last, taken.len()).find(|block| !taken[*block])?;
@@ -141,6 +181,12 @@ impl Place {
             }
         }
     }
+}
+
+/// The path of what has this name in a folder.
+pub fn joined(folder: &[u8], name: &[u8]) -> Arc<[u8]> {
+    let between: &[u8] = if folder.ends_with(b"/") { b"" } else { b"/" };
+    [folder, between, name].concat().into()
 }
 
 /// What follows the last dot of a name.
@@ -198,6 +244,21 @@ mod tests {
         }
         assert!(file.is_open());
         assert_eq!(taken(&mut file), ["/f 1", "/f 2", "/f 0", "/f 3"]);
+    }
+
+    #[test]
+    fn folders_of_a_tree_come_as_they_become_known_once_two_were_listed() {
+        let mut tree = Place::tree((*b"/t").into());
+        for _ in 0..2 {
+            assert!(!tree.is_open());
+            tree.on_folder_listed();
+        }
+        assert!(tree.is_open());
+        let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<_>>();
+        assert_eq!(tree.on_folders(b"/t", &names(&["a", "b"])).len(), 2);
+        let _ = tree.on_folders(b"/t/a", &names(&["c"]));
+        assert_eq!(taken(&mut tree), ["/t/a/c 0", "/t/a 0", "/t/b 0"]);
+        assert_eq!(&*joined(b"/", b"x"), b"/x");
     }
 
     #[test]

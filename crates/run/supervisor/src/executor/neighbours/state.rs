@@ -1,0 +1,416 @@
+//! What the executor knows of a program's needs: the places in which they lie, and what of these is read ahead.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
+};
+
+use forebay_policy::{neighbours::Neighbours as Policy, price::AT_ONCE_HOPED};
+use forebay_profile::Kind;
+use forebay_protocol::{
+    access_log::{AccessLog, TIME_SHIFT},
+    layout::Header,
+};
+
+use super::{
+    Step,
+    opens::{Opened, Opens},
+    place::{BLOCK_BYTES, Member, Next, Place, joined},
+};
+use crate::{
+    channel::Channel,
+    devices::limit_of,
+    executor::{Done, Wanted},
+    ffi,
+    profiles::{
+        access::{Entry, LogReader},
+        files::device_of,
+    },
+};
+
+/// Places and their members that are remembered, at most.
+const PLACES_MAX: usize = 1 << 13;
+const MEMBERS_MAX: usize = 1 << 17;
+
+/// See the module.
+pub struct State {
+    policy: Policy,
+    log: LogReader,
+    /// Words of the log, and waits of the program, that have been looked at.
+    head: u64,
+    waits: u64,
+    wait_ticks: u64,
+    /// Waits that no need is known to have caused yet.
+    unexplained: u64,
+    /// Requests that the device of the last file serves at once.
+    depth: u32,
+    /// Folders that programs without an agent open files in.
+    opens: Opens,
+    places: Vec<Place>,
+    /// Where they are, by the paths of folders and files.
+    by_path: HashMap<Arc<[u8]>, usize>,
+    /// Folders that the program has listed, or may list, with the tree that each is of, and when it was listed.
+    folders: HashMap<Arc<[u8]>, Folder>,
+    taken: Vec<Taken>,
+    by_member: HashMap<Member, usize>,
+    ready: VecDeque<Step>,
+    jobs: u64,
+}
+
+/// A folder of a tree.
+struct Folder {
+    tree: usize,
+    /// When the program listed it.
+    listed: Option<u32>,
+}
+
+/// What is read ahead. Times are those of the access log.
+struct Taken {
+    member: Member,
+    place: usize,
+    begun: u32,
+    /// What was paid for it.
+    paid: u64,
+    /// How often it was opened since, as the kernel tells. The first time by the job.
+    opens: u32,
+    /// How long a device was waited for, in ticks; `None` while the job is under way, and where none was asked.
+    waited: Option<u64>,
+    /// When the program needed it.
+    needed: Option<u32>,
+}
+
+impl Taken {
+    const fn new(member: Member, place: usize, paid: u64) -> Self {
+        Self { member, place, begun: 0, paid, opens: 0, waited: None, needed: None }
+    }
+}
+
+impl State {
+    /// Of a program that has needed nothing yet.
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            log: LogReader::default(),
+            head: 0,
+            waits: 0,
+            wait_ticks: 0,
+            unexplained: 0,
+            depth: AT_ONCE_HOPED,
+            opens: Opens::default(),
+            places: Vec::new(),
+            by_path: HashMap::new(),
+            folders: HashMap::new(),
+            taken: Vec::new(),
+            by_member: HashMap::new(),
+            ready: VecDeque::new(),
+            jobs: 0,
+        }
+    }
+
+    /// Looks at what the program has waited for and needed since the last look.
+    pub fn look(&mut self, channel: &Channel, is_remote: impl Fn(u64) -> bool) {
+        let (header, log) = (channel.header(), channel.access_log());
+        let waits = header.neighbours.waits.load(Acquire);
+        let ticks = header.neighbours.wait_ticks.load(Relaxed);
+        let (more, longer) = (waits.saturating_sub(self.waits), ticks.saturating_sub(self.wait_ticks));
+        self.policy.on_waits(more, longer, self.depth);
+        (self.waits, self.wait_ticks, self.unexplained) = (waits, ticks, more);
+        self.look_at_opens(header, log);
+        let head = log.head.load(Acquire);
+        if head == self.head {
+            return;
+        }
+        self.head = head;
+        while let Some(entry) = self.log.next(log) {
+            match entry {
+                Entry::File { opened, path, identity } if identity.size > 0 && !is_remote(identity.dev) => {
+                    self.depth = depth(header, identity.dev);
+                    // A file that was opened before the log began is told when it is read.
+                    if let Some(file) = Place::file(path.clone(), identity.size) {
+                        self.add(&path, || file);
+                    }
+                    if let Some(at) = opened {
+                        self.on_opened(header, at, &path);
+                    }
+                }
+                Entry::Needed { at, path, kind: Kind::Read, range } => {
+                    self.on_read(header, at, path, range.start / BLOCK_BYTES);
+                }
+                Entry::Needed { at, path, kind: Kind::Directory, .. } => {
+                    self.on_folder_listed(header, at, &path, &is_remote);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at what was opened in folders that are watched.
+    fn look_at_opens(&mut self, header: &Header, log: &AccessLog) {
+        let at = now(log);
+        for Opened { folder, name } in self.opens.take() {
+            let member = Member { path: joined(&folder, &name), block: 0 };
+            if let Some(number) = self.by_member.get(&member).copied() {
+                let taken = &mut self.taken[number];
+                taken.opens += 1;
+                if taken.opens > u32::from(taken.begun > 0) {
+                    let place = taken.place;
+                    let _ = taken.needed.get_or_insert(at);
+                    self.settle(header, number);
+                    self.choose(place);
+                }
+            } else if let Some(place) = self.by_path.get(&folder) {
+                self.places[*place].on_opened(&name);
+            }
+        }
+    }
+
+    /// Whether there may be something to do after so many waits of the program.
+    pub fn has_ready(&self, waits: u64) -> bool {
+        !self.ready.is_empty() || self.waits != waits
+    }
+
+    /// Nothing can be done now.
+    pub fn clear(&mut self) {
+        self.ready.clear();
+    }
+
+    /// The number of the next job.
+    pub const fn count(&mut self) -> u64 {
+        self.jobs += 1;
+        self.jobs
+    }
+
+    /// The names in the folder of a place are known.
+    pub fn on_listed(&mut self, place: usize, names: Vec<Box<[u8]>>) {
+        if let Some(folder) = self.places.get_mut(place) {
+            folder.on_listed(names);
+        }
+        self.choose(place);
+    }
+
+    /// What was taken has been read, or found in memory.
+    pub fn on_done(&mut self, header: &Header, number: usize, done: Done) {
+        let Some(taken) = self.taken.get_mut(number) else { return };
+        let (place, path) = (taken.place, taken.member.path.clone());
+        if let Some(waited) = done.waited {
+            header.neighbours.reads.fetch_add(1, Relaxed);
+            header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
+            let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
+            taken.waited = Some(ticks_per_us.saturating_mul(waited.as_micros() as u64));
+            self.settle(header, number);
+        } else if taken.paid > 0 {
+            self.policy.on_idle(taken.paid);
+            if let Some(place) = self.places.get_mut(place) {
+                place.worth.on_idle();
+            }
+        }
+        if let Some(names) = done.names {
+            self.on_folders(place, &path, &names);
+            self.choose(place);
+        }
+    }
+
+    /// What to do next, for a process with or without an agent.
+    pub fn next(&mut self, log: &AccessLog, has_no_agent: bool) -> Option<(Step, Arc<[u8]>, Wanted)> {
+        let begun = now(log);
+        loop {
+            let step = self.ready.pop_front()?;
+            match step {
+                Step::List(place) => {
+                    let place = self.places.get(place)?;
+                    if has_no_agent {
+                        self.opens.watch(place.path());
+                    }
+                    return Some((step, place.path().clone(), Wanted::Names));
+                }
+                Step::Read(taken) => {
+                    let taken = self.taken.get_mut(taken)?;
+                    if self.places.get(taken.place)?.is_tree() {
+                        taken.begun = begun;
+                        let path = taken.member.path.clone();
+                        if has_no_agent {
+                            self.opens.watch(&path);
+                        }
+                        return Some((step, path, Wanted::Folders));
+                    }
+                    // The program may have been first.
+                    if taken.needed.is_none() {
+                        taken.begun = begun;
+                        let Member { path, block } = taken.member.clone();
+                        let offset = block.saturating_mul(BLOCK_BYTES);
+                        return Some((
+                            step,
+                            path,
+                            Wanted::Data { offset, length: BLOCK_BYTES, expected: None },
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The program opened this file for the first time.
+    fn on_opened(&mut self, header: &Header, at: u32, path: &Arc<[u8]>) {
+        let Some(end) = path.iter().rposition(|byte| *byte == b'/') else { return };
+        let (folder, name): (Arc<[u8]>, _) = (path[..end].into(), &path[end + 1..]);
+        if let Some(place) = self.add(&folder, || Place::folder(folder.clone())) {
+            self.places[place].on_opened(name);
+            self.on_needed(header, at, place, Member { path: path.clone(), block: 0 });
+            self.choose(place);
+        }
+    }
+
+    /// The program read this block of a file, not in sequence.
+    fn on_read(&mut self, header: &Header, at: u32, path: Arc<[u8]>, block: u64) {
+        let Some(place) = self.by_path.get(&path).copied() else { return };
+        self.places[place].on_read(block);
+        self.on_needed(header, at, place, Member { path, block });
+        self.choose(place);
+    }
+
+    /// The program listed this folder.
+    fn on_folder_listed(
+        &mut self,
+        header: &Header,
+        at: u32,
+        path: &Arc<[u8]>,
+        is_remote: impl Fn(u64) -> bool,
+    ) {
+        let above = path.iter().rposition(|byte| *byte == b'/').map(|end| &path[..end.max(1)]);
+        let known = |path: &[u8]| self.folders.get(path).map(|folder| folder.tree);
+        let tree = match known(path).or_else(|| above.and_then(known)) {
+            Some(tree) => tree,
+            None => {
+                let room = self.places.len() < PLACES_MAX;
+                let device = room.then(|| device_of(path)).flatten();
+                let Some(device) = device.filter(|device| !is_remote(*device)) else { return };
+                self.depth = depth(header, device);
+                self.places.push(Place::tree(path.clone()));
+                self.places.len() - 1
+            }
+        };
+        let folder = self.folders.entry(path.clone()).or_insert(Folder { tree, listed: None });
+        if folder.listed.is_some() {
+            return;
+        }
+        folder.listed = Some(at);
+        let place = &mut self.places[tree];
+        let (was_open, root) = (place.is_open(), place.path().clone());
+        place.on_folder_listed();
+        let is_open = place.is_open();
+        self.on_needed(header, at, tree, Member { path: path.clone(), block: 0 });
+        if is_open {
+            self.list_again(tree, at, path);
+        }
+        if is_open && !was_open {
+            self.list_again(tree, at, &root);
+        }
+        self.choose(tree);
+    }
+
+    /// What the program has listed is listed again, for the folders in it. It is in memory, and costs as little as the program's call.
+    fn list_again(&mut self, tree: usize, needed: u32, path: &Arc<[u8]>) {
+        let member = Member { path: path.clone(), block: 0 };
+        if !self.by_member.contains_key(&member) {
+            self.begin(Taken { needed: Some(needed), ..Taken::new(member, tree, 0) });
+        }
+    }
+
+    fn begin(&mut self, taken: Taken) {
+        let number = self.taken.len();
+        self.by_member.insert(taken.member.clone(), number);
+        self.ready.push_back(Step::Read(number));
+        self.taken.push(taken);
+    }
+
+    /// These folders are in a folder of a tree.
+    fn on_folders(&mut self, tree: usize, below: &[u8], names: &[Box<[u8]>]) {
+        if self.folders.len() >= MEMBERS_MAX {
+            return;
+        }
+        let Some(place) = self.places.get_mut(tree) else { return };
+        for path in place.on_folders(below, names) {
+            self.folders.entry(path).or_insert(Folder { tree, listed: None });
+        }
+    }
+
+    /// The program needed this of a place: it was read ahead, or the program may have waited for it.
+    fn on_needed(&mut self, header: &Header, at: u32, place: usize, member: Member) {
+        match self.by_member.get(&member).copied() {
+            Some(taken) => {
+                let _ = self.taken[taken].needed.get_or_insert(at);
+                self.settle(header, taken);
+            }
+            None if self.unexplained > 0 => {
+                self.unexplained -= 1;
+                self.places[place].worth.on_missed();
+            }
+            None => {}
+        }
+    }
+
+    /// Has what is worth it read ahead of a place.
+    fn choose(&mut self, place: usize) {
+        let Some(at) = self.places.get_mut(place).filter(|place| place.is_open()) else { return };
+        let mut room = self.policy.room(&mut at.worth, self.depth);
+        while room > 0 && self.taken.len() < MEMBERS_MAX && self.policy.may_pay(self.depth) {
+            let Some(at) = self.places.get_mut(place) else { return };
+            let Some(next) = at.take() else { return };
+            match next {
+                Next::List => {
+                    self.policy.pay(self.depth);
+                    self.ready.push_back(Step::List(place));
+                }
+                Next::Member(member) if self.by_member.contains_key(&member) => {}
+                Next::Member(member) => {
+                    room -= 1;
+                    at.worth.on_taken();
+                    let paid = self.policy.pay(self.depth);
+                    self.begin(Taken::new(member, place, paid));
+                }
+            }
+        }
+    }
+
+    /// Pays for what was read and needed, once both are known.
+    fn settle(&mut self, header: &Header, taken: usize) {
+        let Some(Taken { place, begun, waited: Some(waited), needed: Some(needed), .. }) =
+            self.taken.get_mut(taken)
+        else {
+            return;
+        };
+        let Some(ahead) = needed.checked_sub(*begun).filter(|ahead| *ahead > 0) else { return };
+        // One is paid for once.
+        let ahead = (u64::from(ahead) << TIME_SHIFT).min(std::mem::take(waited));
+        if ahead > 0
+            && let Some(place) = self.places.get_mut(*place)
+        {
+            header.neighbours.used.fetch_add(1, Relaxed);
+            self.policy.on_used(&mut place.worth, ahead, self.depth);
+        }
+    }
+
+    /// Where the place at this path is, if there is room for it.
+    fn add(&mut self, path: &Arc<[u8]>, new: impl FnOnce() -> Place) -> Option<usize> {
+        if let Some(place) = self.by_path.get(path) {
+            return Some(*place);
+        }
+        let place = Some(self.places.len()).filter(|place| *place < PLACES_MAX)?;
+        self.by_path.insert(path.clone(), place);
+        self.places.push(new());
+        Some(place)
+    }
+}
+
+/// Requests that the device serves at once, as far as it is known.
+fn depth(header: &Header, device: u64) -> u32 {
+    limit_of(header, device.wrapping_add(1)).may_serve_at_once()
+}
+
+/// The time of the log.
+pub fn now(log: &AccessLog) -> u32 {
+    log.time(ffi::ticks())
+}
