@@ -50,8 +50,7 @@ impl Neighbours {
         }
         let mut state = self.state();
         state.look(&self.channel, is_remote);
-        let has_no_agent = self.channel.header().neighbours.slot.load(Relaxed) == NO_SLOT;
-        let (step, path, wanted) = state.next(self.channel.access_log(), has_no_agent)?;
+        let (step, path, wanted) = state.next(self.channel.access_log())?;
         let Some(slot) = self.begin() else {
             state.clear();
             return None;
@@ -82,10 +81,10 @@ impl Neighbours {
 
     /// A job is done.
     pub fn on_done(&self, step: Step, done: Done) {
-        let mut state = self.state();
+        let (header, mut state) = (self.channel.header(), self.state());
         match step {
-            Step::List(place) => state.on_listed(place, done.names.unwrap_or_default()),
-            Step::Read(taken) => state.on_done(self.channel.header(), taken, done),
+            Step::List(place) => state.on_listed(header, place, done.names.unwrap_or_default()),
+            Step::Read(taken) => state.on_done(header, taken, done),
         }
     }
 

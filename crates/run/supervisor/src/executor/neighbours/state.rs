@@ -12,7 +12,7 @@ use forebay_policy::{neighbours::Neighbours as Policy, price::AT_ONCE_HOPED};
 use forebay_profile::Kind;
 use forebay_protocol::{
     access_log::{AccessLog, TIME_SHIFT},
-    layout::Header,
+    layout::{Header, NO_SLOT},
 };
 
 use super::{
@@ -184,11 +184,19 @@ impl State {
     }
 
     /// The names in the folder of a place are known.
-    pub fn on_listed(&mut self, place: usize, names: Vec<Box<[u8]>>) {
-        if let Some(folder) = self.places.get_mut(place) {
-            folder.on_listed(names);
-        }
+    pub fn on_listed(&mut self, header: &Header, place: usize, names: Vec<Box<[u8]>>) {
+        let Some(folder) = self.places.get_mut(place) else { return };
+        folder.on_listed(names);
+        let path = folder.path().clone();
+        self.watch(header, &path);
         self.choose(place);
+    }
+
+    /// Has the kernel tell what is opened in a folder that is in memory, where no agent does.
+    fn watch(&mut self, header: &Header, folder: &Arc<[u8]>) {
+        if header.neighbours.slot.load(Relaxed) == NO_SLOT {
+            self.opens.watch(folder);
+        }
     }
 
     /// What was taken has been read, or found in memory.
@@ -208,33 +216,26 @@ impl State {
             }
         }
         if let Some(names) = done.names {
+            self.watch(header, &path);
             self.on_folders(place, &path, &names);
             self.choose(place);
         }
     }
 
-    /// What to do next, for a process with or without an agent.
-    pub fn next(&mut self, log: &AccessLog, has_no_agent: bool) -> Option<(Step, Arc<[u8]>, Wanted)> {
+    /// What to do next.
+    pub fn next(&mut self, log: &AccessLog) -> Option<(Step, Arc<[u8]>, Wanted)> {
         let begun = now(log);
         loop {
             let step = self.ready.pop_front()?;
             match step {
                 Step::List(place) => {
-                    let place = self.places.get(place)?;
-                    if has_no_agent {
-                        self.opens.watch(place.path());
-                    }
-                    return Some((step, place.path().clone(), Wanted::Names));
+                    return Some((step, self.places.get(place)?.path().clone(), Wanted::Names));
                 }
                 Step::Read(taken) => {
                     let taken = self.taken.get_mut(taken)?;
                     if self.places.get(taken.place)?.is_tree() {
                         taken.begun = begun;
-                        let path = taken.member.path.clone();
-                        if has_no_agent {
-                            self.opens.watch(&path);
-                        }
-                        return Some((step, path, Wanted::Folders));
+                        return Some((step, taken.member.path.clone(), Wanted::Folders));
                     }
                     // The program may have been first.
                     if taken.needed.is_none() {
