@@ -12,8 +12,8 @@ pub const BLOCK_BYTES: u64 = CHUNK_BYTES;
 const BLOCKS_MIN: u64 = 4;
 /// Blocks of a file that are known, at most: those of 8 GiB.
 const BLOCKS_MAX: u64 = 1 << 16;
-/// Reads of a file that do not go on where one before ended, from which its blocks are neighbours. What is read in sequence has fewer,
-/// and the kernel reads it ahead.
+/// Reads of a file in another block than the last one or the next, from which its blocks are neighbours. What is read in sequence has
+/// fewer, and the kernel reads it ahead.
 const READS_MIN: u32 = 4;
 /// Folders of a tree that were listed, from which the program is taken to go through it. One alone has been looked at.
 const LISTINGS_MIN: u32 = 2;
@@ -117,8 +117,12 @@ impl Place {
     /// The file was read in this block, not in sequence.
     pub fn on_read(&mut self, block: u64) {
         if let Members::Blocks { taken, last, reads } = &mut self.members {
-            *last = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
-            *reads = reads.saturating_add(1);
+            let block = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
+            // A read in the same block or the next one goes on where the kernel reads ahead.
+            if block.abs_diff(*last) > 1 {
+                *reads = reads.saturating_add(1);
+            }
+            *last = block;
         }
     }
 
@@ -238,7 +242,7 @@ mod tests {
     fn blocks_of_a_file_come_once_it_is_read_in_several_places() {
         assert!(Place::file((*b"/small").into(), 3 * BLOCK_BYTES).is_none());
         let mut file = Place::file((*b"/f").into(), 3 * BLOCK_BYTES + 1).unwrap();
-        for block in [0, 9, 3, 1] {
+        for block in [0, 1, 1, 3, 0, 9, 1] {
             assert!(!file.is_open());
             file.on_read(block);
         }
