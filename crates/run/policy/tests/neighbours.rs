@@ -1,7 +1,7 @@
 //! Neighbours of the files that simulated programs open.
 
 use forebay_policy::neighbours::{Neighbours, Place};
-use forebay_policy::price::{NEIGHBOUR_US, NEIGHBOUR_WAIT_US, WAITED_PART};
+use forebay_policy::price::{NEIGHBOUR_IDLE_US, NEIGHBOUR_US, NEIGHBOUR_WAIT_US, WAITED_PART};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -165,4 +165,28 @@ proptest! {
         let paid = run.waited / WAITED_PART + run.used * run.wait / 4 * 3 + NEIGHBOUR_US * US;
         prop_assert!(run.spent() <= paid, "{} > {paid}", run.spent());
     }
+}
+
+/// Hints or the program are first everywhere.
+#[test]
+fn what_is_in_memory_costs_the_processor_alone_and_tells_nothing_of_its_place() {
+    const WAIT: u64 = 1_000 * US;
+    const WAITS: u64 = 1_000;
+    let (mut policy, mut place, mut reads) = (Neighbours::new(US * 1_000_000), Place::default(), 0);
+    for _ in 0..WAITS {
+        policy.on_waits(1, WAIT, 32);
+        for _ in 0..policy.room(&mut place, 32) {
+            if !policy.may_pay(32) {
+                break;
+            }
+            let paid = policy.pay(32);
+            place.on_taken();
+            policy.on_idle(paid);
+            place.on_idle();
+            reads += 1;
+        }
+    }
+    let (spent, most) = (reads * NEIGHBOUR_IDLE_US * US, WAITS * WAIT / WAITED_PART);
+    assert!(spent <= most && reads >= WAITS, "{spent} of {most}, {reads}");
+    assert!(policy.room(&mut place, 32) > 0, "the place is not given up");
 }

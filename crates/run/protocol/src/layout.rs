@@ -31,7 +31,7 @@ pub use self::{
     },
     libraries::{Libraries, PROGRAM_CELLS, ProgramCell},
     mappings::{MAPPINGS, Mapped, Mappings},
-    neighbours::{NO_SLOT, Neighbours},
+    neighbours::{NO_SLOT, Neighbours, told},
     patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},
     replay::Replay,

@@ -5,6 +5,16 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// A process that has no agent, and so no slot.
 pub const NO_SLOT: u32 = u32::MAX;
 
+/// States of [`Neighbours::opens`].
+pub mod told {
+    /// Nothing.
+    pub const NONE: u32 = 0;
+    /// The kernel tells the executor of opens, and not all of them are in the access log yet.
+    pub const SOME: u32 = 1;
+    /// The program is over: the supervisor waits for them.
+    pub const WANTED: u32 = 2;
+}
+
 /// What the program waited for, and figures of the files, folders and blocks that are read ahead because it needed others beside them.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -15,6 +25,8 @@ pub struct Neighbours {
     pub wait_ticks: AtomicU64,
     /// Slot of the process that waited last, or [`NO_SLOT`].
     pub slot: AtomicU32,
+    /// What the executor has to say of the needs of programs without an agent; see [`told`].
+    pub opens: AtomicU32,
     /// Files, folders and blocks that were read ahead, and not in memory.
     pub reads: AtomicU64,
     /// Those of them that the program needed later.

@@ -58,6 +58,8 @@ pub struct Done {
     pub device: Option<u64>,
     /// Data that is in memory now.
     pub bytes: u64,
+    /// The regular file that data was brought of.
+    pub identity: Option<Identity>,
     /// What the file of a library says.
     pub library: Option<Library>,
     /// Names in a directory: of files in order, or of directories; as far as they fit.
@@ -266,6 +268,7 @@ impl Fetcher {
             }
             self.channel.header().stream.device.store(device.wrapping_add(1), Relaxed);
         }
+        done.identity = Some(identity_of(status));
         let changed = expected.filter(|expected| !expected.identity.is_unchanged(&identity_of(status)));
         done.is_changed = changed.is_some();
         let (offset, length) = match changed {

@@ -8,11 +8,11 @@ mod state;
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::Ordering::{Acquire, Relaxed, SeqCst},
+    atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
 use forebay_policy::neighbours::Neighbours as Policy;
-use forebay_protocol::layout::{GO, LEASES_NONE, MEMORY_SHORT, NO_SLOT, SLOT_CLAIMED, replay};
+use forebay_protocol::layout::{GO, LEASES_NONE, MEMORY_SHORT, NO_SLOT, SLOT_CLAIMED, replay, told};
 
 use super::{Done, Job, Origin};
 use crate::{channel::Channel, devices::Ticket};
@@ -45,6 +45,11 @@ impl Neighbours {
 
     /// The next job. Devices of remote file systems are left alone: each look-up, listing and open is a request there.
     pub fn take(&self, is_remote: impl Fn(u64) -> bool) -> Option<Job> {
+        let opens = &self.channel.header().neighbours.opens;
+        if opens.load(Acquire) == told::WANTED {
+            self.state().look_at_opens(self.channel.header(), self.channel.access_log());
+            opens.store(told::NONE, Release);
+        }
         if !self.is_on() {
             return None;
         }

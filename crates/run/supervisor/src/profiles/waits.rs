@@ -13,7 +13,7 @@ use std::{
     },
     sync::{
         Arc,
-        atomic::Ordering::{Relaxed, Release},
+        atomic::Ordering::{Acquire, Relaxed, Release},
     },
     time::{Duration, Instant},
 };
@@ -22,7 +22,7 @@ use forebay_linux::kernel_text;
 use forebay_profile::{Identity, Kind};
 use forebay_protocol::{
     access_log::{Attributes, Outcome, Use, wanted},
-    layout::{NO_SLOT, SLOT_CLAIMED, SLOT_CLOSED, Unassisted},
+    layout::{NO_SLOT, SLOT_CLAIMED, SLOT_CLOSED, Unassisted, told},
 };
 use rustix::process::geteuid;
 
@@ -39,6 +39,9 @@ const COST_PART: u32 = 8;
 const QUIET_PART: u32 = 8;
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// What the executor gets after the program's end to tell what it knows, and between two looks whether it has.
+const LAST: Duration = Duration::from_millis(50);
+const LAST_LOOK: Duration = Duration::from_micros(100);
 /// How long the processes are taken to be the same.
 const FAMILY: Duration = Duration::from_millis(5);
 /// Processes, and threads of each, that are looked at, at most.
@@ -156,9 +159,16 @@ impl Waits {
         self.is_first_among == Some(true)
     }
 
-    /// The run is over: what is not known of look-ups stays so. No path is opened, because a file system may be unmounted next.
+    /// The run is over: the executor writes down what it knows, and what is not known of look-ups stays so. No path is opened, because a file system may be unmounted next.
     pub fn finish(&mut self) {
-        let log = self.channel.access_log();
+        let (log, opens) = (self.channel.access_log(), &self.channel.header().neighbours.opens);
+        let deadline = Instant::now() + LAST;
+        if opens.compare_exchange(told::SOME, told::WANTED, Relaxed, Relaxed).is_ok() {
+            while opens.load(Acquire) == told::WANTED && Instant::now() < deadline {
+                executor::wake(&self.channel);
+                std::thread::sleep(LAST_LOOK);
+            }
+        }
         for LookUp { at, path, .. } in self.open.drain(..) {
             let _ = log.append_path(Outcome::Found, at, 0, &path);
         }

@@ -9,10 +9,10 @@ use std::{
 };
 
 use forebay_policy::{neighbours::Neighbours as Policy, price::AT_ONCE_HOPED};
-use forebay_profile::Kind;
+use forebay_profile::{Identity, Kind};
 use forebay_protocol::{
-    access_log::{AccessLog, TIME_SHIFT},
-    layout::{Header, NO_SLOT},
+    access_log::{AccessLog, Attributes, Outcome, TIME_SHIFT, Use, wanted},
+    layout::{Header, NO_SLOT, told},
 };
 
 use super::{
@@ -80,11 +80,26 @@ struct Taken {
     waited: Option<u64>,
     /// When the program needed it.
     needed: Option<u32>,
+    /// The file that was read.
+    identity: Option<Identity>,
 }
 
 impl Taken {
+    /// The program opened it, as the kernel told. No agent writes that down, and it was not seen to be waited for.
+    fn write_down(&self, log: &AccessLog, at: u32, is_folder: bool) {
+        if log.wanted.load(Relaxed) & wanted::ACCESSES == 0 || !is_folder && self.identity.is_none() {
+            return;
+        }
+        let Some(place) = log.append_path(Outcome::Named, at, 0, &self.member.path) else { return };
+        if let Some(Identity { dev, ino, size, mtime_ns }) = self.identity {
+            log.append_attributes(0, place, &Attributes { dev, ino, size, mtime_ns });
+        }
+        let (used, end) = if is_folder { (Use::Listed, 0) } else { (Use::Read, BLOCK_BYTES) };
+        let _ = log.append_range(used, at, place, 0, end);
+    }
+
     const fn new(member: Member, place: usize, paid: u64) -> Self {
-        Self { member, place, begun: 0, paid, opens: 0, waited: None, needed: None }
+        Self { member, place, begun: 0, paid, opens: 0, waited: None, needed: None, identity: None }
     }
 }
 
@@ -148,7 +163,7 @@ impl State {
     }
 
     /// Looks at what was opened in folders that are watched.
-    fn look_at_opens(&mut self, header: &Header, log: &AccessLog) {
+    pub fn look_at_opens(&mut self, header: &Header, log: &AccessLog) {
         let at = now(log);
         for Opened { folder, name } in self.opens.take() {
             let member = Member { path: joined(&folder, &name), block: 0 };
@@ -157,7 +172,9 @@ impl State {
                 taken.opens += 1;
                 if taken.opens > u32::from(taken.begun > 0) {
                     let place = taken.place;
-                    let _ = taken.needed.get_or_insert(at);
+                    if taken.needed.replace(taken.needed.unwrap_or(at)).is_none() {
+                        taken.write_down(log, at, self.places.get(place).is_some_and(Place::is_tree));
+                    }
                     self.settle(header, number);
                     self.choose(place);
                 }
@@ -196,6 +213,7 @@ impl State {
     fn watch(&mut self, header: &Header, folder: &Arc<[u8]>) {
         if header.neighbours.slot.load(Relaxed) == NO_SLOT {
             self.opens.watch(folder);
+            let _ = header.neighbours.opens.compare_exchange(told::NONE, told::SOME, Relaxed, Relaxed);
         }
     }
 
@@ -203,6 +221,7 @@ impl State {
     pub fn on_done(&mut self, header: &Header, number: usize, done: Done) {
         let Some(taken) = self.taken.get_mut(number) else { return };
         let (place, path) = (taken.place, taken.member.path.clone());
+        taken.identity = done.identity;
         if let Some(waited) = done.waited {
             header.neighbours.reads.fetch_add(1, Relaxed);
             header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
