@@ -1,6 +1,24 @@
 /* Sends signals to another process: kill, tgkill, sigqueue, a pidfd. */
 #include "hostile.h"
 
+/* Of two that are pending at once the kernel would choose the order. */
+static void wait_until_taken(pid_t other)
+{
+    char path[64], text[8192];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)other);
+    for (int look = 0; look < 10000; look++) {
+        int file = open(path, O_RDONLY);
+        ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+        if (file >= 0)
+            close(file);
+        text[length < 0 ? 0 : length] = 0;
+        const char *own = strstr(text, "SigPnd:"), *shared = strstr(text, "ShdPnd:");
+        if (own && shared && !strtoull(own + 7, NULL, 16) && !strtoull(shared + 7, NULL, 16))
+            return;
+        usleep(1000);
+    }
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -22,8 +40,7 @@ int main(int argc, char **argv)
             information.si_code = SI_QUEUE;
             say("pidfd", syscall(SYS_pidfd_send_signal, pidfd, SIGRTMIN + 3, &information, 0));
         }
-        /* So that no two are pending there at once: the kernel would choose the order. */
-        usleep(50000);
+        wait_until_taken(other);
     }
     return finish();
 }
