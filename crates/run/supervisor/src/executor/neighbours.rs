@@ -1,6 +1,6 @@
 //! What lies beside what the program needs, handed out as jobs while the program waits. That is files of the folders in which it opens
-//! others, folders of the trees that it goes through, and blocks of large files that it reads in many places. Which places are worth that says `forebay_policy::neighbours`.
-//! The program's opens and reads are taken from the access log.
+//! others, folders of the trees that it goes through, and blocks of large files that it reads in many places. Which places are worth
+//! that says `forebay_policy::neighbours`. The program's opens, reads and listings are taken from the access log.
 
 mod opens;
 mod place;
