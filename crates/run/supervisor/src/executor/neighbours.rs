@@ -138,6 +138,8 @@ mod tests {
         layout::{Header, SLOT_CLOSED, file_system},
     };
 
+    use tempfile::{TempDir, tempdir};
+
     use super::place::BLOCK_BYTES;
     use super::state::now;
     use super::*;
@@ -204,25 +206,8 @@ mod tests {
         assert_eq!(channel.header().jobs[SLOT].load(Relaxed), 0);
     }
 
-    /// A folder of the file system, with its path.
-    struct Folder(std::path::PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("forebay-neighbours-{name}-{}", std::process::id()));
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-
-        fn path(&self, name: &str) -> String {
-            self.0.join(name).to_str().unwrap().to_owned()
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn at(folder: &TempDir, name: &str) -> String {
+        folder.path().join(name).to_str().unwrap().to_owned()
     }
 
     /// The program lists a folder.
@@ -239,12 +224,12 @@ mod tests {
     #[test]
     fn a_program_that_goes_through_folders_finds_those_below_listed() {
         let (channel, neighbours) = waiting();
-        let root = Folder::new("tree");
-        list(&channel, &root.path(""));
+        let root = tempdir().unwrap();
+        list(&channel, &at(&root, ""));
         assert!(taken(&neighbours).is_empty(), "one folder is no tree");
-        list(&channel, &root.path("a"));
+        list(&channel, &at(&root, "a"));
         let again = taken(&neighbours);
-        let root_name = root.0.file_name().unwrap().to_str().unwrap();
+        let root_name = root.path().file_name().unwrap().to_str().unwrap();
         assert_eq!(paths(&again), ["a", root_name], "what was listed is in memory");
         let done = |names: &[&str]| {
             let names = names.iter().map(|name| name.as_bytes().into()).collect();
@@ -257,7 +242,7 @@ mod tests {
         let waited = Some(Duration::from_millis(1));
         neighbours.on_done(below[0].0, Done { waited, ..done(&[]) });
         wait(&channel, 10);
-        list(&channel, &root.path("a/d"));
+        list(&channel, &at(&root, "a/d"));
         let _ = taken(&neighbours);
         let figures = &channel.header().neighbours;
         assert_eq!((figures.reads.load(Relaxed), figures.used.load(Relaxed)), (1, 1));
@@ -267,16 +252,16 @@ mod tests {
     fn the_kernel_tells_what_a_program_without_an_agent_needs() {
         let (channel, neighbours) = waiting();
         channel.header().neighbours.slot.store(NO_SLOT, Relaxed);
-        let folder = Folder::new("opens");
-        let _ = ["a", "b", "c"].map(|name| fs::write(folder.path(name), "x").unwrap());
-        open(&channel, &folder.path("a"), 1);
+        let folder = tempdir().unwrap();
+        let _ = ["a", "b", "c"].map(|name| fs::write(at(&folder, name), "x").unwrap());
+        open(&channel, &at(&folder, "a"), 1);
         let listed = taken(&neighbours);
         let names = Some(["a", "b", "c", "d"].map(|name| name.as_bytes().into()).into());
         neighbours.on_done(listed[0].0, Done { names, ..Done::default() });
         let mut read = Vec::new();
         for name in ["d", "e"] {
             wait(&channel, 10);
-            open(&channel, &folder.path(name), 1);
+            open(&channel, &at(&folder, name), 1);
             read.extend(taken(&neighbours));
         }
         assert_eq!(paths(&read), ["c", "b"]);

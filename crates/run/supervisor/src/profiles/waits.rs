@@ -473,35 +473,15 @@ mod tests {
         assert!(waits.are_of_first());
     }
 
-    /// A folder, a file that is there, and one that is not.
-    struct Folder(std::path::PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let folder = std::env::temp_dir().join(format!("forebay-waits-{name}-{}", std::process::id()));
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("file"), [1; 1000]).unwrap();
-            Self(folder)
-        }
-
-        fn path(&self, name: &str) -> Arc<[u8]> {
-            self.0.join(name).into_os_string().into_vec().into()
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn what_is_waited_for_is_in_the_log_as_agents_write_it() {
-        let folder = Folder::new("log");
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| -> Arc<[u8]> { folder.path().join(name).into_os_string().into_vec().into() };
+        fs::write(folder.path().join("file"), [1; 1000]).unwrap();
         let channel = Arc::new(Channel::create(true).unwrap());
         let mut waits = Waits::new(channel.clone(), std::process::id());
-        let (file, none) = (folder.path("file"), folder.path("none"));
-        assert!(!folder.0.join("none").exists());
+        let (file, none) = (at("file"), at("none"));
+        assert!(!folder.path().join("none").exists());
         let mut add = |path: &Arc<[u8]>, kind, range: Range<u64>| {
             waits.add(Need { path: path.clone(), kind, range, opens: kind == Kind::LookUp });
         };
@@ -512,7 +492,7 @@ mod tests {
         add(&file, Kind::Read, 0..100);
         add(&file, Kind::Read, 10_000_000..10_000_001);
         waits.settle();
-        waits.add(Need { path: folder.path("last"), kind: Kind::LookUp, range: 0..0, opens: true });
+        waits.add(Need { path: at("last"), kind: Kind::LookUp, range: 0..0, opens: true });
         waits.finish();
         let mut reader = LogReader::default();
         let all: Vec<_> = std::iter::from_fn(|| reader.next(channel.access_log())).collect();

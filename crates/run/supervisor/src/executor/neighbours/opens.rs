@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn each_open_is_told_once() {
-        let place = std::env::temp_dir().join(format!("forebay-opens-{}", std::process::id()));
-        fs::create_dir(&place).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
         fs::write(place.join("a"), "").unwrap();
         fs::create_dir(place.join("d")).unwrap();
         let folder: Arc<[u8]> = place.as_os_str().as_bytes().into();
@@ -87,6 +87,5 @@ mod tests {
         let one = |name: &str| Opened { folder: folder.clone(), name: name.as_bytes().into() };
         assert_eq!(opens.take(), ["a", "a", "d"].map(one));
         assert!(opens.take().is_empty());
-        fs::remove_dir_all(&place).unwrap();
     }
 }

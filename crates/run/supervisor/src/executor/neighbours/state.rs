@@ -334,7 +334,7 @@ impl State {
     /// What the program has listed is listed again, for the folders in it. It is in memory, and costs as little as the program's call.
     fn list_again(&mut self, tree: usize, needed: u32, path: &Arc<[u8]>) {
         let member = Member { path: path.clone(), block: 0 };
-        if !self.by_member.contains_key(&member) {
+        if self.taken.len() < MEMBERS_MAX && !self.by_member.contains_key(&member) {
             self.begin(Taken { needed: Some(needed), ..Taken::new(member, tree, 0) });
         }
     }
