@@ -236,6 +236,12 @@ impl<W: AsRef<[AtomicU64]>> AccessLog<W> {
         }
     }
 
+    /// Where the range of the record at `place` ends, as far as it has come.
+    #[must_use]
+    pub fn end_of(&self, place: u32) -> Option<u64> {
+        self.word(place, RANGE_WORDS - 1).map(|last| last.load(Relaxed) & !UNFINISHED)
+    }
+
     /// Sets or removes the mark [`UNFINISHED`] of the record at `place`.
     #[inline]
     pub fn mark(&self, place: u32, is_unfinished: bool) {

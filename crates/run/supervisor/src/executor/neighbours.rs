@@ -297,6 +297,27 @@ mod tests {
     }
 
     #[test]
+    fn blocks_behind_those_that_are_read_in_sequence_are_read() {
+        let (channel, neighbours) = waiting();
+        let file = open(&channel, "/f/data", LARGE);
+        let log = channel.access_log();
+        let record = log.append_range(Use::Read, now(log), file, 0, 10).unwrap();
+        assert_eq!(taken(&neighbours).len(), 1, "the folder's list");
+        log.extend(record, 5 * BLOCK_BYTES);
+        wait(&channel, 10);
+        let read = taken(&neighbours);
+        assert_eq!(read.first(), Some(&(Step::Read(0), "/f/data".to_owned(), 5)));
+        let waited = Some(Duration::from_millis(1));
+        read.iter().for_each(|(step, ..)| neighbours.on_done(*step, Done { waited, ..Done::default() }));
+        log.extend(record, 100 * BLOCK_BYTES);
+        wait(&channel, 1);
+        let _ = taken(&neighbours);
+        let figures = &channel.header().neighbours;
+        let count = read.len() as u64;
+        assert_eq!((figures.reads.load(Relaxed), figures.used.load(Relaxed)), (count, count));
+    }
+
+    #[test]
     fn nothing_is_read_where_it_would_show_or_is_of_no_use() {
         let refusals: [fn(&Header); 6] = [
             |header| header.neighbours.waits.store(0, Relaxed),

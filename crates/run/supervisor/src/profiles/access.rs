@@ -22,12 +22,14 @@ pub struct LogReader {
     cursor: Cursor,
     /// What records of paths mean, by their places.
     names: HashMap<u32, Name>,
+    /// Where the last one was.
+    last: u32,
     bytes: [u8; PATH_BYTES_MAX],
 }
 
 impl Default for LogReader {
     fn default() -> Self {
-        Self { cursor: Cursor::default(), names: HashMap::new(), bytes: [0; PATH_BYTES_MAX] }
+        Self { cursor: Cursor::default(), names: HashMap::new(), last: 0, bytes: [0; PATH_BYTES_MAX] }
     }
 }
 
@@ -35,6 +37,7 @@ impl LogReader {
     /// The next entry, as long as there is one. A process may append another one later.
     pub fn next(&mut self, log: &AccessLog) -> Option<Entry> {
         while let Some((place, record)) = self.cursor.next(log, &mut self.bytes) {
+            self.last = place;
             let entry = match record {
                 Record::Path { outcome, at, base, path } => {
                     let root = Name { path: (*b"/").into(), resolved: 1 };
@@ -78,6 +81,11 @@ impl LogReader {
             }
         }
         None
+    }
+
+    /// The place of the record that the last entry came from.
+    pub const fn last(&self) -> u32 {
+        self.last
     }
 
     fn path(&self, place: u32) -> Option<Arc<[u8]>> {

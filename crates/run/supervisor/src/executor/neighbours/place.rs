@@ -1,6 +1,6 @@
 //! A folder with its files, a tree of folders, or a large file with its blocks: which of them lie next to what the program needed last.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use forebay_policy::neighbours::Place as Worth;
 
@@ -11,10 +11,12 @@ pub const BLOCK_BYTES: u64 = CHUNK_BYTES;
 /// Blocks of a file, at least: a smaller one is no place of its own.
 const BLOCKS_MIN: u64 = 4;
 /// Blocks of a file that are known, at most: those of 8 GiB.
-const BLOCKS_MAX: u64 = 1 << 16;
-/// Reads of a file in another block than the last one or the next, from which its blocks are neighbours. What is read in sequence has
-/// fewer, and the kernel reads it ahead.
+pub const BLOCKS_MAX: u64 = 1 << 16;
+/// Reads of a file in another block than the last one or the next, from which all its blocks are neighbours; and blocks that were read
+/// in a row, from which as many behind them are.
 const READS_MIN: u32 = 4;
+/// Such blocks behind, at most: 32 MiB, as much as a fast device reads while a thread of the executor waits to run.
+const BEHIND_MAX: usize = 256;
 /// Folders of a tree that were listed, from which the program is taken to go through it. One alone has been looked at.
 const LISTINGS_MIN: u32 = 2;
 /// Folders of a tree that are known and not read ahead yet, at most.
@@ -29,24 +31,18 @@ pub struct Place {
 
 enum Members {
     /// The files of a folder, before they are known: what was opened last.
-    Unlisted {
-        last: Box<[u8]>,
-        is_asked: bool,
-    },
+    Unlisted { last: Box<[u8]>, is_asked: bool },
     /// In order.
-    Names {
-        names: Vec<Name>,
-        last: Box<[u8]>,
-    },
+    Names { names: Vec<Name>, last: Box<[u8]> },
     /// The folders below one, as they become known.
-    Tree {
-        pending: VecDeque<Arc<[u8]>>,
-        listings: u32,
-    },
+    Tree { pending: VecDeque<Arc<[u8]>>, listings: u32 },
     Blocks {
         taken: Vec<bool>,
         last: usize,
-        reads: u32,
+        /// Reads elsewhere.
+        apart: u32,
+        /// Blocks that were read in a row.
+        onwards: u32,
     },
 }
 
@@ -92,7 +88,11 @@ impl Place {
     pub fn file(path: Arc<[u8]>, bytes: u64) -> Option<Self> {
         let blocks = bytes.div_ceil(BLOCK_BYTES).min(BLOCKS_MAX);
         let taken = (blocks >= BLOCKS_MIN).then(|| vec![false; blocks as usize])?;
-        Some(Self { path, worth: Worth::default(), members: Members::Blocks { taken, last: 0, reads: 0 } })
+        Some(Self {
+            path,
+            worth: Worth::default(),
+            members: Members::Blocks { taken, last: 0, apart: 0, onwards: 0 },
+        })
     }
 
     /// The path of the folder or file.
@@ -114,16 +114,22 @@ impl Place {
         }
     }
 
-    /// The file was read in this block, not in sequence.
-    pub fn on_read(&mut self, block: u64) {
-        if let Members::Blocks { taken, last, reads } = &mut self.members {
-            let block = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
-            // A read in the same block or the next one goes on where the kernel reads ahead.
-            if block.abs_diff(*last) > 1 {
-                *reads = reads.saturating_add(1);
-            }
-            *last = block;
+    /// The file was read in this block. The blocks that the program needed then: where it went on through blocks that were read ahead,
+    /// nothing told of these.
+    pub fn on_read(&mut self, block: u64) -> Range<u64> {
+        let Members::Blocks { taken, last, apart, onwards } = &mut self.members else {
+            return block..block + 1;
+        };
+        let block = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
+        let before = std::mem::replace(last, block);
+        let goes_on = block > before && taken[before + 1..block].iter().all(|taken| *taken);
+        if goes_on {
+            *onwards = onwards.saturating_add((block - before) as u32);
+        } else if block.abs_diff(before) > 1 {
+            *apart = apart.saturating_add(1);
+            *onwards = 0;
         }
+        (if goes_on { before as u64 + 1 } else { block as u64 })..block as u64 + 1
     }
 
     /// A folder of the tree was listed.
@@ -158,7 +164,7 @@ impl Place {
             Members::Unlisted { is_asked, .. } => !is_asked,
             Members::Names { .. } => true,
             Members::Tree { listings, .. } => listings >= LISTINGS_MIN,
-            Members::Blocks { reads, .. } => reads >= READS_MIN,
+            Members::Blocks { apart, onwards, .. } => apart.max(onwards) >= READS_MIN,
         }
     }
 
@@ -178,8 +184,14 @@ impl Place {
             Members::Tree { pending, .. } => {
                 pending.pop_front().map(|path| Next::Member(Member { path, block: 0 }))
             }
-            Members::Blocks { taken, last, .. } => {
-                let block = outwards(*last, taken.len()).find(|block| !taken[*block])?;
+            Members::Blocks { taken, last, onwards, .. } => {
+                let is_free = |block: &usize| !taken[*block];
+                let block = if *onwards >= READS_MIN {
+                    let behind = BEHIND_MAX.min(*onwards as usize);
+                    (*last + 1..taken.len().min(*last + 1 + behind)).find(is_free)?
+                } else {
+                    outwards(*last, taken.len()).find(is_free)?
+                };
                 taken[block] = true;
                 Some(Next::Member(Member { path: self.path.clone(), block: block as u64 }))
             }
@@ -244,10 +256,24 @@ mod tests {
         let mut file = Place::file((*b"/f").into(), 3 * BLOCK_BYTES + 1).unwrap();
         for block in [0, 1, 1, 3, 0, 9, 1] {
             assert!(!file.is_open());
-            file.on_read(block);
+            let _ = file.on_read(block);
         }
         assert!(file.is_open());
         assert_eq!(taken(&mut file), ["/f 1", "/f 2", "/f 0", "/f 3"]);
+    }
+
+    #[test]
+    fn blocks_behind_those_that_are_read_in_sequence_come_in_order() {
+        let mut file = Place::file((*b"/f").into(), 12 * BLOCK_BYTES).unwrap();
+        for block in 0..5 {
+            assert!(!file.is_open());
+            assert_eq!(file.on_read(block), block..block + 1);
+        }
+        assert_eq!(taken(&mut file), ["/f 5", "/f 6", "/f 7", "/f 8"], "as many as were read");
+        assert_eq!(file.on_read(8), 5..9, "it has gone through those that were read ahead");
+        assert_eq!(taken(&mut file), ["/f 9", "/f 10", "/f 11"]);
+        let _ = file.on_read(0);
+        assert!(!file.is_open());
     }
 
     #[test]

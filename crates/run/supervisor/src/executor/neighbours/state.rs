@@ -18,7 +18,7 @@ use forebay_protocol::{
 use super::{
     Step,
     opens::{Opened, Opens},
-    place::{BLOCK_BYTES, Member, Next, Place, joined},
+    place::{BLOCK_BYTES, BLOCKS_MAX, Member, Next, Place, joined},
 };
 use crate::{
     channel::Channel,
@@ -33,6 +33,8 @@ use crate::{
 
 /// Places and their members that are remembered, at most.
 const PLACES_MAX: usize = 1 << 13;
+/// Ranges of files that may grow as the program reads on, at most.
+const RANGES_MAX: usize = 16;
 const MEMBERS_MAX: usize = 1 << 17;
 
 /// See the module.
@@ -54,6 +56,8 @@ pub struct State {
     by_path: HashMap<Arc<[u8]>, usize>,
     /// Folders that the program has listed, or may list, with the tree that each is of, and when it was listed.
     folders: HashMap<Arc<[u8]>, Folder>,
+    /// The last ranges that the program began to read.
+    ranges: VecDeque<Range>,
     taken: Vec<Taken>,
     by_member: HashMap<Member, usize>,
     ready: VecDeque<Step>,
@@ -65,6 +69,15 @@ struct Folder {
     tree: usize,
     /// When the program listed it.
     listed: Option<u32>,
+}
+
+/// A range that is read in sequence.
+struct Range {
+    /// The place of its record in the log.
+    record: u32,
+    path: Arc<[u8]>,
+    /// The block in which it ended.
+    block: u64,
 }
 
 /// What is read ahead. Times are those of the access log.
@@ -118,6 +131,7 @@ impl State {
             places: Vec::new(),
             by_path: HashMap::new(),
             folders: HashMap::new(),
+            ranges: VecDeque::new(),
             taken: Vec::new(),
             by_member: HashMap::new(),
             ready: VecDeque::new(),
@@ -134,6 +148,9 @@ impl State {
         self.policy.on_waits(more, longer, self.depth);
         (self.waits, self.wait_ticks, self.unexplained) = (waits, ticks, more);
         self.look_at_opens(header, log);
+        if more > 0 {
+            self.look_at_ranges(header, log);
+        }
         let head = log.head.load(Acquire);
         if head == self.head {
             return;
@@ -152,7 +169,12 @@ impl State {
                     }
                 }
                 Entry::Needed { at, path, kind: Kind::Read, range } => {
-                    self.on_read(header, at, path, range.start / BLOCK_BYTES);
+                    let block = range.start / BLOCK_BYTES;
+                    self.on_read(header, at, &path, block);
+                    if self.by_path.contains_key(&path) {
+                        self.ranges.truncate(RANGES_MAX - 1);
+                        self.ranges.push_front(Range { record: self.log.last(), path, block });
+                    }
                 }
                 Entry::Needed { at, path, kind: Kind::Directory, .. } => {
                     self.on_folder_listed(header, at, &path, &is_remote);
@@ -180,6 +202,18 @@ impl State {
                 }
             } else if let Some(place) = self.by_path.get(&folder) {
                 self.places[*place].on_opened(&name);
+            }
+        }
+    }
+
+    /// Looks at how far the program has come in what it reads in sequence.
+    fn look_at_ranges(&mut self, header: &Header, log: &AccessLog) {
+        for number in 0..self.ranges.len() {
+            let Some(Range { record, path, block }) = self.ranges.get_mut(number) else { return };
+            let end = log.end_of(*record).unwrap_or(0).saturating_sub(1) / BLOCK_BYTES;
+            let (from, path) = (std::mem::replace(block, end.max(*block)), path.clone());
+            for block in (from + 1..=end).take(BLOCKS_MAX as usize) {
+                self.on_read(header, now(log), &path, block);
             }
         }
     }
@@ -283,11 +317,12 @@ impl State {
         }
     }
 
-    /// The program read this block of a file, not in sequence.
-    fn on_read(&mut self, header: &Header, at: u32, path: Arc<[u8]>, block: u64) {
-        let Some(place) = self.by_path.get(&path).copied() else { return };
-        self.places[place].on_read(block);
-        self.on_needed(header, at, place, Member { path, block });
+    /// The program read this block of a file.
+    fn on_read(&mut self, header: &Header, at: u32, path: &Arc<[u8]>, block: u64) {
+        let Some(place) = self.by_path.get(path).copied() else { return };
+        for block in self.places[place].on_read(block) {
+            self.on_needed(header, at, place, Member { path: path.clone(), block });
+        }
         self.choose(place);
     }
 
