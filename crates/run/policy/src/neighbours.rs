@@ -33,8 +33,8 @@ use forebay_protocol::layout;
 
 use crate::account::{Account, Outcome};
 use crate::price::{
-    MEAN_WEIGHT, NEIGHBOUR_IDLE_US, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, SAVED_QUARTERS,
-    WAITED_PART, WORTH_TIMES, mean,
+    MEAN_WEIGHT, NEIGHBOUR_IDLE_US, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, NEIGHBOURS_TOGETHER,
+    SAVED_QUARTERS, WAITED_PART, WORTH_TIMES, mean,
 };
 
 /// What neighbours cost and earn in a run.
@@ -69,7 +69,7 @@ impl Neighbours {
     pub fn on_waits(&mut self, waits: u64, waited: u64, depth: u32) {
         let Some(wait) = waited.checked_div(waits) else { return };
         self.wait = if self.wait == 0 { wait } else { mean(self.wait, wait, MEAN_WEIGHT) };
-        self.account().on_wait(waited, self.cost(depth));
+        self.account().on_wait(waited, self.cost(depth).saturating_mul(NEIGHBOURS_TOGETHER));
     }
 
     /// How much of this place is to be read ahead now, if the account covers each.
@@ -95,10 +95,10 @@ impl Neighbours {
         0
     }
 
-    /// Whether the account covers another read.
+    /// Whether the account covers so many more reads.
     #[must_use]
-    pub fn may_pay(&self, depth: u32) -> bool {
-        self.account().may(self.cost(depth))
+    pub fn may_pay(&self, count: u64, depth: u32) -> bool {
+        self.account().may(self.cost(depth).saturating_mul(count))
     }
 
     /// Something is read ahead: a member of a place, or the names of a folder. What is paid for that.

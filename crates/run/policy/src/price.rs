@@ -174,6 +174,9 @@ pub const NEIGHBOUR_WAIT_US: u64 = 4 * NEIGHBOUR_US;
 /// Neighbours that are read ahead at once before any was needed, and two more for each that was. Choice: a folder whose files are all
 /// needed is in memory after a few opens.
 pub const NEIGHBOURS_FIRST: u32 = 8;
+/// Neighbours that waiting pays for at once, and the fewest behind what is read in sequence. Choice: where the program would wait for
+/// each block again, one that comes a block ahead saves nothing, and ends the kernel's own readahead.
+pub const NEIGHBOURS_TOGETHER: u64 = 4;
 /// Stakes of neighbours that their savings can be kept for, in those of speculations: one that was needed pays for some ten others.
 pub const NEIGHBOURS_BANKED: u64 = 16;
 

@@ -46,7 +46,7 @@ impl Run {
         let room = self.policy.room(worth, self.depth) as usize;
         let next: Vec<u32> = likely.iter().filter(|next| !ahead.contains(next)).take(room).copied().collect();
         for next in next {
-            if !self.policy.may_pay(self.depth) {
+            if !self.policy.may_pay(1, self.depth) {
                 return;
             }
             self.policy.pay(self.depth);
@@ -176,7 +176,7 @@ fn what_is_in_memory_costs_the_processor_alone_and_tells_nothing_of_its_place() 
     for _ in 0..WAITS {
         policy.on_waits(1, WAIT, 32);
         for _ in 0..policy.room(&mut place, 32) {
-            if !policy.may_pay(32) {
+            if !policy.may_pay(1, 32) {
                 break;
             }
             let paid = policy.pay(32);
@@ -189,4 +189,14 @@ fn what_is_in_memory_costs_the_processor_alone_and_tells_nothing_of_its_place() 
     let (spent, most) = (reads * NEIGHBOUR_IDLE_US * US, WAITS * WAIT / WAITED_PART);
     assert!(spent <= most && reads >= WAITS, "{spent} of {most}, {reads}");
     assert!(policy.room(&mut place, 32) > 0, "the place is not given up");
+}
+
+#[test]
+fn waiting_pays_for_four_at_once() {
+    let mut policy = Neighbours::new(US * 1_000_000);
+    for _ in 0..1_000 {
+        policy.on_waits(1, 1_000 * US, 32);
+    }
+    assert!(policy.may_pay(4, 32));
+    assert!(!policy.may_pay(5, 32));
 }

@@ -168,6 +168,11 @@ impl Place {
         }
     }
 
+    /// Whether it is a file that is read in sequence now.
+    pub const fn is_in_sequence(&self) -> bool {
+        matches!(self.members, Members::Blocks { onwards, .. } if onwards >= READS_MIN)
+    }
+
     /// What was not taken before and lies next to what was needed last: files of the same kind of name, or blocks.
     pub fn take(&mut self) -> Option<Next> {
         match &mut self.members {
@@ -185,10 +190,16 @@ impl Place {
                 pending.pop_front().map(|path| Next::Member(Member { path, block: 0 }))
             }
             Members::Blocks { taken, last, onwards, .. } => {
+                if *onwards >= READS_MIN
+                    && let Some(next) = taken.get_mut(*last + 1)
+                {
+                    // The kernel reads it ahead.
+                    *next = true;
+                }
                 let is_free = |block: &usize| !taken[*block];
                 let block = if *onwards >= READS_MIN {
                     let behind = BEHIND_MAX.min(*onwards as usize);
-                    (*last + 1..taken.len().min(*last + 1 + behind)).find(is_free)?
+                    (*last + 1..taken.len().min(*last + 2 + behind)).find(is_free)?
                 } else {
                     outwards(*last, taken.len()).find(is_free)?
                 };
@@ -269,9 +280,9 @@ mod tests {
             assert!(!file.is_open());
             assert_eq!(file.on_read(block), block..block + 1);
         }
-        assert_eq!(taken(&mut file), ["/f 5", "/f 6", "/f 7", "/f 8"], "as many as were read");
+        assert_eq!(taken(&mut file), ["/f 6", "/f 7", "/f 8", "/f 9"], "as many as were read, but the next");
         assert_eq!(file.on_read(8), 5..9, "it has gone through those that were read ahead");
-        assert_eq!(taken(&mut file), ["/f 9", "/f 10", "/f 11"]);
+        assert_eq!(taken(&mut file), ["/f 10", "/f 11"]);
         let _ = file.on_read(0);
         assert!(!file.is_open());
     }

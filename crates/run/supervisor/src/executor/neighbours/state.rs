@@ -8,7 +8,10 @@ use std::{
     },
 };
 
-use forebay_policy::{neighbours::Neighbours as Policy, price::AT_ONCE_HOPED};
+use forebay_policy::{
+    neighbours::Neighbours as Policy,
+    price::{AT_ONCE_HOPED, NEIGHBOURS_TOGETHER},
+};
 use forebay_profile::{Identity, Kind};
 use forebay_protocol::{
     access_log::{AccessLog, Attributes, Outcome, TIME_SHIFT, Use, wanted},
@@ -60,6 +63,8 @@ pub struct State {
     ranges: VecDeque<Range>,
     taken: Vec<Taken>,
     by_member: HashMap<Member, usize>,
+    /// Places in which the program needed something since the last choice.
+    touched: Vec<usize>,
     ready: VecDeque<Step>,
     jobs: u64,
 }
@@ -134,12 +139,13 @@ impl State {
             ranges: VecDeque::new(),
             taken: Vec::new(),
             by_member: HashMap::new(),
+            touched: Vec::new(),
             ready: VecDeque::new(),
             jobs: 0,
         }
     }
 
-    /// Looks at what the program has waited for and needed since the last look.
+    /// Looks at what the program has waited for and needed since the last look, and chooses what to read ahead of where it is now.
     pub fn look(&mut self, channel: &Channel, is_remote: impl Fn(u64) -> bool) {
         let (header, log) = (channel.header(), channel.access_log());
         let waits = header.neighbours.waits.load(Acquire);
@@ -152,10 +158,16 @@ impl State {
             self.look_at_ranges(header, log);
         }
         let head = log.head.load(Acquire);
-        if head == self.head {
-            return;
+        if std::mem::replace(&mut self.head, head) != head {
+            self.look_at_log(header, log, is_remote);
         }
-        self.head = head;
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        touched.into_iter().for_each(|place| self.choose(place));
+    }
+
+    fn look_at_log(&mut self, header: &Header, log: &AccessLog, is_remote: impl Fn(u64) -> bool) {
         while let Some(entry) = self.log.next(log) {
             match entry {
                 Entry::File { opened, path, identity } if identity.size > 0 && !is_remote(identity.dev) => {
@@ -198,7 +210,7 @@ impl State {
                         taken.write_down(log, at, self.places.get(place).is_some_and(Place::is_tree));
                     }
                     self.settle(header, number);
-                    self.choose(place);
+                    self.touched.push(place);
                 }
             } else if let Some(place) = self.by_path.get(&folder) {
                 self.places[*place].on_opened(&name);
@@ -262,16 +274,24 @@ impl State {
             let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
             taken.waited = Some(ticks_per_us.saturating_mul(waited.as_micros() as u64));
             self.settle(header, number);
-        } else if taken.paid > 0 {
-            self.policy.on_idle(taken.paid);
-            if let Some(place) = self.places.get_mut(place) {
-                place.worth.on_idle();
-            }
+        } else {
+            self.on_idle(number);
         }
         if let Some(names) = done.names {
             self.watch(header, &path);
             self.on_folders(place, &path, &names);
             self.choose(place);
+        }
+    }
+
+    /// What was taken is in memory without that.
+    fn on_idle(&mut self, number: usize) {
+        let Some(Taken { paid, place, .. }) = self.taken.get(number).filter(|taken| taken.paid > 0) else {
+            return;
+        };
+        self.policy.on_idle(*paid);
+        if let Some(place) = self.places.get_mut(*place) {
+            place.worth.on_idle();
         }
     }
 
@@ -284,8 +304,8 @@ impl State {
                 Step::List(place) => {
                     return Some((step, self.places.get(place)?.path().clone(), Wanted::Names));
                 }
-                Step::Read(taken) => {
-                    let taken = self.taken.get_mut(taken)?;
+                Step::Read(number) => {
+                    let taken = self.taken.get_mut(number)?;
                     if self.places.get(taken.place)?.is_tree() {
                         taken.begun = begun;
                         return Some((step, taken.member.path.clone(), Wanted::Folders));
@@ -301,6 +321,7 @@ impl State {
                             Wanted::Data { offset, length: BLOCK_BYTES, expected: None },
                         ));
                     }
+                    self.on_idle(number);
                 }
             }
         }
@@ -313,7 +334,7 @@ impl State {
         if let Some(place) = self.add(&folder, || Place::folder(folder.clone())) {
             self.places[place].on_opened(name);
             self.on_needed(header, at, place, Member { path: path.clone(), block: 0 });
-            self.choose(place);
+            self.touched.push(place);
         }
     }
 
@@ -323,7 +344,7 @@ impl State {
         for block in self.places[place].on_read(block) {
             self.on_needed(header, at, place, Member { path: path.clone(), block });
         }
-        self.choose(place);
+        self.touched.push(place);
     }
 
     /// The program listed this folder.
@@ -363,7 +384,7 @@ impl State {
         if is_open && !was_open {
             self.list_again(tree, at, &root);
         }
-        self.choose(tree);
+        self.touched.push(tree);
     }
 
     /// What the program has listed is listed again, for the folders in it. It is in memory, and costs as little as the program's call.
@@ -411,7 +432,10 @@ impl State {
     fn choose(&mut self, place: usize) {
         let Some(at) = self.places.get_mut(place).filter(|place| place.is_open()) else { return };
         let mut room = self.policy.room(&mut at.worth, self.depth);
-        while room > 0 && self.taken.len() < MEMBERS_MAX && self.policy.may_pay(self.depth) {
+        if at.is_in_sequence() && !self.policy.may_pay(NEIGHBOURS_TOGETHER, self.depth) {
+            return;
+        }
+        while room > 0 && self.taken.len() < MEMBERS_MAX && self.policy.may_pay(1, self.depth) {
             let Some(at) = self.places.get_mut(place) else { return };
             let Some(next) = at.take() else { return };
             match next {
