@@ -213,7 +213,7 @@ pub fn duplicated(from: usize, to: usize) {
     }
 }
 
-/// A descriptor is of something that has no path.
+/// A descriptor is of something that has no path, or of which nothing can be brought into memory.
 pub fn opened_other(result: isize) {
     if log().is_some()
         && let Some(descriptor) = usize::try_from(result).ok().and_then(|index| DESCRIPTORS.get(index))
@@ -294,6 +294,12 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
     // SAFETY: the kernel has just read the path.
     let place = unsafe { place_of(log, outcome, directory, path as *const u8) };
     if let (true, Ok(descriptor)) = (opens, usize::try_from(result)) {
+        // Reads go around the page cache, so nothing can be brought into memory for them.
+        // SAFETY: the caller's.
+        if unsafe { flags_of(call) } & u64::from(n::O_DIRECT) != 0 {
+            opened_other(result);
+            return;
+        }
         // The kernel names the folder above, whichever links led here. It does so when the descriptor is used.
         // SAFETY: as above.
         let leads_above = unsafe { is_parent(path as *const u8) };
@@ -335,15 +341,23 @@ unsafe fn is_parent(path: *const u8) -> bool {
 /// The kernel has just made the call, and opened the path.
 unsafe fn has_made(call: &Call) -> bool {
     const EXCLUSIVE: u64 = n::O_CREAT as u64 | n::O_EXCL as u64;
+    // SAFETY: the caller's.
+    unsafe { flags_of(call) & EXCLUSIVE == EXCLUSIVE }
+}
+
+/// The flags of a call that opened a path.
+///
+/// # Safety
+/// The kernel has just made the call, and opened the path.
+unsafe fn flags_of(call: &Call) -> u64 {
     let [_, b, c, ..] = call.arguments;
-    let flags = match call.number as u32 {
+    match call.number as u32 {
         n::__NR_open => b as u64,
         n::__NR_openat => c as u64,
         // SAFETY: the kernel has just read the structure, whose first word has the flags.
         n::__NR_openat2 => unsafe { (c as *const u64).read_unaligned() },
         _ => 0,
-    };
-    flags & EXCLUSIVE == EXCLUSIVE
+    }
 }
 
 /// A path was opened.

@@ -276,3 +276,27 @@ fn a_stall_of_seconds_is_not_made_up_for_by_a_flood() {
     assert_eq!(stream.counts().stalls, 1);
     assert!(stream.counts().stalled_ns > 6 * SECOND);
 }
+
+#[test]
+fn a_stream_that_has_waited_for_its_file_is_not_late_for_its_client() {
+    let mut stream = Stream::new(1);
+    stream.add_sender(setup(0, false));
+    let film = film(10, 4_000);
+    let file = file(&film);
+    let mut program = film.into_iter().filter(|one| one.sender == 0).peekable();
+    let mut fill = |stream: &mut Stream| stream.put_filled(next(&mut program, 100 << 10, &file));
+    fill(&mut stream);
+    stream.cue(0, 0, 1.0, 1.0);
+    stream.start(0);
+    let room = |bytes| Room { bytes, late_ns: 2 * SECOND };
+    let all = |stream: &mut Stream, from_ns: u64| {
+        (0..300).for_each(|number| drop(sent(stream, from_ns + number * 10 * MS, room(usize::MAX))));
+        assert_eq!((stream.level(), stream.counts().dropped), (0, 0));
+    };
+    // The client takes nothing for a moment, and then all that there is.
+    assert!(sent(&mut stream, 0, room(0)).is_empty());
+    all(&mut stream, 1_500 * MS);
+    stream.wait_for_file();
+    fill(&mut stream);
+    all(&mut stream, 12 * SECOND);
+}

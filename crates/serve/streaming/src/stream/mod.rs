@@ -394,8 +394,11 @@ impl Stream {
         let is_paced = self.is_paced();
         if let (Some(schedule), Some(first_ns), true) = (&mut self.schedule, first_ns, is_paced) {
             let late_ns = now_ns.saturating_sub(schedule.due_ns(first_ns));
-            let is_starved = std::mem::take(&mut self.is_starved) && !self.lag.is_behind;
-            let has_waited = std::mem::take(&mut self.waits_for_file) && is_starved;
+            let was_starved = std::mem::take(&mut self.is_starved);
+            let has_waited = std::mem::take(&mut self.waits_for_file) && was_starved;
+            // The client had taken all that there was.
+            self.lag.is_behind &= !has_waited;
+            let is_starved = was_starved && !self.lag.is_behind;
             if has_waited {
                 schedule.delay(late_ns);
             } else if is_starved && late_ns >= STALL_NS_MIN {

@@ -122,7 +122,10 @@ impl Place {
         };
         let block = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
         let before = std::mem::replace(last, block);
-        let goes_on = block > before && taken[before + 1..block].iter().all(|taken| *taken);
+        // As far as it is read ahead: who goes to and fro finds much of it taken, too.
+        let reach = if *onwards >= READS_MIN { behind(*onwards) + 1 } else { 1 };
+        let goes_on = (before + 1..=before + reach).contains(&block)
+            && taken[before + 1..block].iter().all(|taken| *taken);
         if goes_on {
             *onwards = onwards.saturating_add((block - before) as u32);
         } else if block.abs_diff(before) > 1 {
@@ -198,8 +201,7 @@ impl Place {
                 }
                 let is_free = |block: &usize| !taken[*block];
                 let block = if *onwards >= READS_MIN {
-                    let behind = BEHIND_MAX.min(*onwards as usize);
-                    (*last + 1..taken.len().min(*last + 2 + behind)).find(is_free)?
+                    (*last + 1..taken.len().min(*last + 2 + behind(*onwards))).find(is_free)?
                 } else {
                     outwards(*last, taken.len()).find(is_free)?
                 };
@@ -208,6 +210,11 @@ impl Place {
             }
         }
     }
+}
+
+/// How many blocks behind those that were read in a row are read ahead.
+fn behind(onwards: u32) -> usize {
+    BEHIND_MAX.min(onwards as usize)
 }
 
 /// The path of what has this name in a folder.
@@ -285,6 +292,7 @@ mod tests {
         assert_eq!(taken(&mut file), ["/f 10", "/f 11"]);
         let _ = file.on_read(0);
         assert!(!file.is_open());
+        assert_eq!(file.on_read(8), 8..9, "far away, though all in between is taken");
     }
 
     #[test]
