@@ -198,9 +198,16 @@ fn a_static_program_s_cold_pages_are_recorded() {
     }
     let folder = Folder::new(Kind::Static);
     for place in [Place::Above, Place::Beside] {
-        let needs = folder.needs("map", place, State::Cold);
-        assert!(has_touched_pages(&needs), "{place:?}: {needs:?}");
-        assert!(needs.contains(&("Executed".into(), "accesses".into(), 0..0)), "{place:?}: {needs:?}");
+        // A page that is still being written stays in memory, and is not waited for.
+        in_some_run(|| {
+            let needs = folder.needs("map", place, State::Cold);
+            let is_executed = needs.contains(&("Executed".into(), "accesses".into(), 0..0));
+            if has_touched_pages(&needs) && is_executed {
+                Ok(())
+            } else {
+                Err(format!("{place:?}: {needs:?}"))
+            }
+        });
     }
 }
 
