@@ -19,7 +19,8 @@
 //!     3/4 w (u + 1) + w n / 16  >=  c (t + 2)
 //! ```
 //!
-//! and is made when the [account](crate::account) of all places covers `c`. A place that is not worth another read is a failure. A read
+//! and is made when the [account](crate::account) of all places covers `c`. Waiting pays for four reads at once. Of a file that is read
+//! in sequence, four are made or none. A place that is not worth another read is a failure. A read
 //! that was ahead by twice its cost is a success. One that finds its data in memory gets back what a device would have cost.
 //!
 //! # Bound
