@@ -11,8 +11,10 @@ use object::{
 
 use super::{super::fetch::CHUNK_BYTES, Library, search::Searched};
 
-/// What holds the program headers of all but strange files.
+/// What holds the program headers of most files. Tools that change a linked file put them elsewhere.
 const HEAD_BYTES: usize = 4096;
+/// Longer program headers are not looked at.
+const HEADERS_BYTES_MAX: usize = 1 << 16;
 /// More of a dynamic section is not looked at.
 const DYNAMIC_BYTES_MAX: u64 = 64 << 10;
 /// More names of one file are not looked at.
@@ -34,7 +36,7 @@ pub fn read(code: Code, read: impl Fn(u64, &mut [u8]) -> usize) -> Option<Librar
     let mut head = vec![0; HEAD_BYTES];
     let length = read(0, &mut head);
     head.truncate(length);
-    let segments = Segments::new(&head)?;
+    let segments = Segments::new(&program_headers(&head, &read)?);
     let (mapped, started) = (segments.written(), segments.run_first(code));
     let rest = segments.rest(code);
     let mut library = Library { mapped, started, rest, ..Library::default() };
@@ -79,36 +81,54 @@ struct Load {
     flags: u32,
 }
 
-impl Segments {
-    fn new(head: &[u8]) -> Option<Self> {
-        let (header, _) = pod::from_bytes::<FileHeader64<LE>>(head).ok()?;
-        let ident = &header.e_ident;
-        let is_ours = ident.magic == ELFMAG
-            && ident.class == ELFCLASS64
-            && ident.data == ELFDATA2LSB
-            && header.e_machine.get(LE) == EM_X86_64;
-        let entry_bytes = usize::from(header.e_phentsize.get(LE));
-        if !is_ours || entry_bytes < size_of::<ProgramHeader64<LE>>() {
-            return None;
+/// The program headers of the file that begins so; `None` where it is none for this machine's loader.
+fn program_headers(
+    head: &[u8],
+    read: impl Fn(u64, &mut [u8]) -> usize,
+) -> Option<Vec<ProgramHeader64<LE>>> {
+    let (header, _) = pod::from_bytes::<FileHeader64<LE>>(head).ok()?;
+    let ident = &header.e_ident;
+    let is_ours = ident.magic == ELFMAG
+        && ident.class == ELFCLASS64
+        && ident.data == ELFDATA2LSB
+        && header.e_machine.get(LE) == EM_X86_64;
+    let entry_bytes = usize::from(header.e_phentsize.get(LE));
+    let length = usize::from(header.e_phnum.get(LE)) * entry_bytes;
+    if !is_ours || entry_bytes < size_of::<ProgramHeader64<LE>>() || length > HEADERS_BYTES_MAX {
+        return None;
+    }
+    let offset = header.e_phoff.get(LE);
+    let in_head = |start: usize| head.get(start..start.checked_add(length)?);
+    let headers = match usize::try_from(offset).ok().and_then(in_head) {
+        Some(headers) => headers.to_vec(),
+        None => {
+            let mut headers = vec![0; length];
+            let length = read(offset, &mut headers);
+            headers.truncate(length);
+            headers
         }
-        let start = usize::try_from(header.e_phoff.get(LE)).ok()?;
-        let entries = head.get(start..)?.chunks_exact(entry_bytes).take(header.e_phnum.get(LE).into());
+    };
+    let header = |entry| pod::from_bytes::<ProgramHeader64<LE>>(entry).ok().map(|(header, _)| *header);
+    headers.chunks_exact(entry_bytes).map(header).collect()
+}
+
+impl Segments {
+    fn new(headers: &[ProgramHeader64<LE>]) -> Self {
         let mut segments = Self { loads: Vec::new(), dynamic: None };
-        for entry in entries {
-            let (entry, _) = pod::from_bytes::<ProgramHeader64<LE>>(entry).ok()?;
-            let (offset, bytes) = (entry.p_offset.get(LE), entry.p_filesz.get(LE));
-            match entry.p_type.get(LE) {
+        for header in headers {
+            let (offset, bytes) = (header.p_offset.get(LE), header.p_filesz.get(LE));
+            match header.p_type.get(LE) {
                 PT_LOAD => segments.loads.push(Load {
                     offset,
-                    address: entry.p_vaddr.get(LE),
+                    address: header.p_vaddr.get(LE),
                     bytes,
-                    flags: entry.p_flags.get(LE),
+                    flags: header.p_flags.get(LE),
                 }),
                 PT_DYNAMIC => segments.dynamic = Some((offset, bytes)),
                 _ => {}
             }
         }
-        Some(segments)
+        segments
     }
 
     /// What is relocated. The loader clears the rest of its last page as soon as it is mapped.
@@ -190,6 +210,22 @@ mod tests {
         // The last page of the code is not always whole.
         let all = |library: &Library| bytes(&library.started) + bytes(&library.rest);
         assert!(all(&whole).abs_diff(all(&library)) < PAGE_BYTES, "{} {}", all(&whole), all(&library));
+    }
+
+    #[test]
+    fn program_headers_may_lie_anywhere() {
+        let mut bytes = std::fs::read("/bin/true").unwrap();
+        let expected = read_bytes(&bytes).unwrap();
+        let header = |range: std::ops::Range<usize>| u64::from_le_bytes(bytes[range].try_into().unwrap());
+        let (at, count) = (header(32..40) as usize, usize::from(u16::from_le_bytes([bytes[56], bytes[57]])));
+        let headers = at..at + count * size_of::<ProgramHeader64<LE>>();
+        let end = (bytes.len() as u64).to_le_bytes();
+        bytes.extend_from_within(headers.clone());
+        bytes[headers].fill(0);
+        bytes[32..40].copy_from_slice(&end);
+        assert_eq!(read_bytes(&bytes), Some(expected));
+        bytes[32..40].fill(0xff);
+        assert_eq!(read_bytes(&bytes), Some(Library::default()), "of one without headers nothing is known");
     }
 
     #[test]
