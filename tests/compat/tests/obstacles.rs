@@ -9,6 +9,7 @@ use std::process::Command;
 use forebay_compat::case::NOBODY;
 use forebay_compat::guests::build;
 use forebay_compat::{Case, Scratch, root, skip, switch};
+use forebay_testkit::elf::headers_last;
 
 /// Cold data and somewhere to write.
 fn data(scratch: &Scratch) {
@@ -220,4 +221,44 @@ fn a_fuse_mount_may_have_lost_its_server() {
         "small",
         "ls dead; cat dead/f000; cksum small/f001; stat -c %s dead; grep -rc mill dead small | sort | tail -1; cd dead",
     );
+}
+
+/// A program and a library of its own, both with their program headers behind everything else.
+fn moved_program(scratch: &Scratch) {
+    data(scratch);
+    scratch.file(
+        "library.c",
+        "#include <fcntl.h>\n#include <unistd.h>\n\
+         long sum(const char *name) {\n\
+         long sum = 0; unsigned char block[4096]; int file = open(name, O_RDONLY);\n\
+         for (ssize_t read_; (read_ = read(file, block, sizeof block)) > 0;) sum += block[read_ / 2];\n\
+         return close(file), sum; }\n",
+    );
+    scratch.file(
+        "program.c",
+        "#include <stdio.h>\nlong sum(const char *);\nint main(int count, char **names) {\n\
+         return printf(\"%ld\\n\", sum(names[1])) < 0; }\n",
+    );
+    let compile = |arguments: &[&str]| {
+        let done = Command::new("gcc").current_dir(scratch.path()).args(arguments).status();
+        assert!(done.expect("gcc").success());
+    };
+    compile(&["-O1", "-shared", "-fPIC", "-o", "libsum.so", "library.c"]);
+    compile(&["-O1", "-o", "program", "program.c", "-L.", "-lsum", "-Wl,-rpath,$ORIGIN"]);
+    for name in ["libsum.so", "program"] {
+        let path = scratch.at(name);
+        fs::write(&path, headers_last(&fs::read(&path).expect("what was compiled"))).expect("written again");
+    }
+}
+
+#[test]
+fn a_program_with_its_headers_elsewhere_runs_as_alone_and_has_an_agent() {
+    for (name, options) in [("headers_last", &[][..]), ("headers_last_not_patched", &["--no-patching"])] {
+        let argv = ["sh", "-c", "./program data; echo $?; exec ./program out/file"];
+        let Some(outcome) = Case::new(name, argv).setup(moved_program).options(options).check() else {
+            continue;
+        };
+        let assisted = outcome.figure("processes_assisted");
+        assert!(switch("FOREBAY_COMPAT_PLAIN") || assisted >= 3.0, "{:?}", outcome.totals());
+    }
 }

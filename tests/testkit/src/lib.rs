@@ -2,6 +2,7 @@
 //!
 //! - [`guests::build`] compiles the programs in `tests/guests`.
 //! - [`artifacts`] finds the agent, the `forebay` program and what else cargo builds.
+//! - [`elf`] moves the program headers of executables.
 //! - [`films`] makes media files with ffmpeg.
 //! - [`skip`] reports a test that could not run on this machine.
 //! - [`with_default_signals`] starts a program in which no signal is ignored.
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod artifacts;
+pub mod elf;
 mod error;
 pub mod films;
 pub mod guests;

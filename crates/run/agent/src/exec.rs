@@ -21,6 +21,10 @@ const INTERPRETERS_MAX: usize = 5;
 const MACHINE_X86_64: u16 = 62;
 const CLASS_64: u8 = 2;
 const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
+/// Longest path of a loader.
+const LOADER_BYTES: usize = 256;
+/// Program headers of more bytes are not looked at.
+const HEADERS_BYTES: usize = 64 * PROGRAM_HEADER_BYTES;
 
 /// What the examination of a program and its environment take: more than there may be of the program's stack.
 struct Workspace {
@@ -34,8 +38,10 @@ impl Workspace {
         let start = Start {
             bytes: [0; 1024],
             len: 0,
+            headers: [0; HEADERS_BYTES],
+            loader: [0; LOADER_BYTES],
             dynamic: [0; DYNAMIC_BYTES],
-            is_sanitized: false,
+            loadable: Err(None),
             path: [0; PATH_BYTES],
         };
         Self { start, interpreter: [0; 256], extended: Extended::new() }
@@ -257,7 +263,7 @@ unsafe fn examine(
     for _ in 0..INTERPRETERS_MAX {
         // SAFETY: a terminated path, or the terminated copy below.
         unsafe { start.read(directory, path)? };
-        let Some(line) = start.used().strip_prefix(b"#!") else { return start.loadable() };
+        let Some(line) = start.used().strip_prefix(b"#!") else { return start.loadable };
         let word = line
             .split(|&byte| byte == b'\n')
             .next()
@@ -281,9 +287,11 @@ unsafe fn examine(
 struct Start {
     bytes: [u8; 1024],
     len: usize,
-    /// Room for the dynamic section, and what that says.
+    /// Room for its program headers, the path of its loader and its dynamic section, and what these say.
+    headers: [u8; HEADERS_BYTES],
+    loader: [u8; LOADER_BYTES],
     dynamic: [u8; DYNAMIC_BYTES],
-    is_sanitized: bool,
+    loadable: Result<(), Option<Unassisted>>,
     /// Room for the path of its file.
     path: [u8; PATH_BYTES],
 }
@@ -329,7 +337,7 @@ impl Start {
                 cold_program::announce(header, fd as usize, &mut self.path);
             }
             self.len = usize::try_from(read).unwrap_or(0);
-            self.look_for_sanitizer(fd);
+            self.loadable = self.examine_elf(fd);
             let capabilities = sys!(n::__NR_fgetxattr, fd, c"security.capability".as_ptr(), 0, 0);
             let _ = sys!(n::__NR_close, fd);
             if capabilities > 0 {
@@ -349,49 +357,51 @@ impl Start {
         is_whole.then(|| unsafe { bytes.as_ptr().cast::<Elf_Ehdr>().read_unaligned() })
     }
 
-    fn look_for_sanitizer(&mut self, fd: isize) {
-        self.is_sanitized = false;
-        let Some(header) = self.header() else { return };
-        let length = header.e_phnum as usize * PROGRAM_HEADER_BYTES;
-        let from = header.e_phoff;
-        let Some(headers) = self.bytes.get(from..from.saturating_add(length)) else { return };
+    /// Whether the loader of the file that is open as `fd` takes a library before all others.
+    fn examine_elf(&mut self, fd: isize) -> Result<(), Option<Unassisted>> {
+        // The caller of execvp may start a shell on it: that is an execve of its own.
+        let Some(header) = self.header() else { return Err(None) };
+        if self.used().get(4) != Some(&CLASS_64) || header.e_machine != MACHINE_X86_64 {
+            return Err(Some(Unassisted::OtherArchitecture));
+        }
         let read = |offset: u64, buffer: &mut [u8]| {
             // SAFETY: a buffer as large as the call is told.
             let read = unsafe { sys!(n::__NR_pread64, fd, buffer.as_mut_ptr(), buffer.len(), offset) };
             usize::try_from(read).unwrap_or(0)
         };
-        self.is_sanitized = executable::needs_to_be_first(headers, &mut self.dynamic, read);
+        let Self { bytes, len, headers, loader, dynamic, .. } = self;
+        // Tools that change a linked file put headers and path behind everything else.
+        let known = bytes.get(..*len).unwrap_or_default();
+        let fill = |offset: usize, buffer: &mut [u8]| {
+            let Some(known) = known.get(offset..offset.saturating_add(buffer.len())) else {
+                return read(offset as u64, buffer) == buffer.len();
+            };
+            buffer.iter_mut().zip(known).for_each(|(to, from)| *to = *from);
+            true
+        };
+        let length = header.e_phnum as usize * PROGRAM_HEADER_BYTES;
+        let Some(headers) = headers.get_mut(..length) else { return Err(Some(Unassisted::NotExamined)) };
+        if length == 0 || !fill(header.e_phoff, headers) {
+            return Err(Some(Unassisted::NotExamined));
+        }
+        let Some(interpreter) = interpreter(headers) else { return Err(Some(Unassisted::Static)) };
+        let Some(path) = loader.get_mut(..interpreter.p_filesz) else {
+            return Err(Some(Unassisted::NotExamined));
+        };
+        if !fill(interpreter.p_offset, path) {
+            return Err(Some(Unassisted::NotExamined));
+        }
+        if !path.strip_suffix(b"\0").unwrap_or(path).ends_with(LOADER) {
+            return Err(Some(Unassisted::OtherLibc));
+        }
+        let is_sanitized = executable::needs_to_be_first(headers, dynamic, read);
+        if is_sanitized { Err(Some(Unassisted::Sanitized)) } else { Ok(()) }
     }
+}
 
-    fn loadable(&self) -> Result<(), Option<Unassisted>> {
-        let bytes = self.used();
-        // The caller of execvp may start a shell on it: that is an execve of its own.
-        let Some(header) = self.header() else { return Err(None) };
-        if bytes.get(4) != Some(&CLASS_64) || header.e_machine != MACHINE_X86_64 {
-            return Err(Some(Unassisted::OtherArchitecture));
-        }
-        let size = size_of::<Elf_Phdr>();
-        for index in 0..header.e_phnum as usize {
-            let at = (header.e_phoff).wrapping_add(index * size);
-            let Some(program) = bytes.get(at..at.wrapping_add(size)) else {
-                return Err(Some(Unassisted::NotExamined));
-            };
-            // SAFETY: the bytes are there, and any bytes make a program header.
-            let program = unsafe { program.as_ptr().cast::<Elf_Phdr>().read_unaligned() };
-            if program.p_type != PT_INTERP {
-                continue;
-            }
-            let (at, length) = (program.p_offset, program.p_filesz);
-            let Some(loader) = bytes.get(at..at.wrapping_add(length)) else {
-                return Err(Some(Unassisted::NotExamined));
-            };
-            let loader = loader.strip_suffix(b"\0").unwrap_or(loader);
-            return match (loader.ends_with(LOADER), self.is_sanitized) {
-                (true, false) => Ok(()),
-                (true, true) => Err(Some(Unassisted::Sanitized)),
-                (false, _) => Err(Some(Unassisted::OtherLibc)),
-            };
-        }
-        Err(Some(Unassisted::Static))
-    }
+/// The program header of the path of the loader.
+fn interpreter(headers: &[u8]) -> Option<Elf_Phdr> {
+    // SAFETY: the bytes are there, and any bytes make a program header.
+    let header = |bytes: &[u8]| unsafe { bytes.as_ptr().cast::<Elf_Phdr>().read_unaligned() };
+    headers.chunks_exact(size_of::<Elf_Phdr>()).map(header).find(|header| header.p_type == PT_INTERP)
 }

@@ -124,7 +124,7 @@ unsafe fn replace(object: &Object, headers: ProgramHeaders) {
         let page = slot.addr() & !(PAGE - 1);
         // SAFETY: the slot lies in its page; read-only after relocation it is put back to that.
         unsafe {
-            let relro = object.is_read_only(slot.addr(), headers);
+            let Some(relro) = object.is_read_only(slot.addr(), headers) else { return };
             if relro && sys!(n::__NR_mprotect, page, PAGE, n::PROT_READ | n::PROT_WRITE) != 0 {
                 continue;
             }

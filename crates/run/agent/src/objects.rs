@@ -8,6 +8,7 @@ use forebay_sigsafe::elf::{
 use forebay_sigsafe::text;
 
 const DT_DEBUG: isize = 21;
+const PAGE: usize = 4096;
 
 /// Where the program's headers are, from the kernel's auxiliary vector.
 #[derive(Clone, Copy)]
@@ -184,26 +185,43 @@ impl Object {
             })
     }
 
-    /// Whether the loader made the address read-only after it had relocated the object. `program` are the program's headers.
-    pub fn is_read_only(&self, address: usize, program: ProgramHeaders) -> bool {
-        const PAGE: usize = 4096;
-        self.headers(program).iter().filter(|header| header.p_type == PT_GNU_RELRO).any(|relro| {
+    /// Whether the loader made the address read-only after it had relocated the object, if that is known. `program` are the
+    /// program's headers.
+    pub fn is_read_only(&self, address: usize, program: ProgramHeaders) -> Option<bool> {
+        let is_relro = |header: &&Elf_Phdr| header.p_type == PT_GNU_RELRO;
+        Some(self.headers(program)?.iter().filter(is_relro).any(|relro| {
             let begin = self.bias.wrapping_add(relro.p_vaddr);
             // Of its last page the loader leaves a part that is shared with other data alone.
             (begin & !(PAGE - 1)..(begin + relro.p_memsz) & !(PAGE - 1)).contains(&address)
-        })
+        }))
     }
 
     /// Its program headers. The first page of a program may lie at an address that only the kernel tells.
-    fn headers(&self, program: ProgramHeaders) -> &'static [Elf_Phdr] {
-        let (address, count) = if self.name().is_empty() {
-            (program.address, program.count)
-        } else {
-            // SAFETY: a loaded library starts with its ELF header.
-            let header = unsafe { &*(self.bias as *const Elf_Ehdr) };
-            (self.bias + header.e_phoff, header.e_phnum.into())
-        };
-        // SAFETY: the loader, or the kernel, found the headers there.
-        unsafe { core::slice::from_raw_parts(address as *const Elf_Phdr, count) }
+    fn headers(&self, program: ProgramHeaders) -> Option<&'static [Elf_Phdr]> {
+        if self.name().is_empty() {
+            // SAFETY: the kernel found the headers there.
+            return Some(unsafe {
+                core::slice::from_raw_parts(program.address as *const Elf_Phdr, program.count)
+            });
+        }
+        // SAFETY: the loader's.
+        unsafe { headers_at(self.bias) }
     }
+}
+
+/// The program headers of the library at `base`. `None` where they lie behind its first page, as tools put them that change a linked
+/// library: only its file tells where they are mapped, if at all.
+///
+/// # Safety
+/// A loaded library starts there with its ELF header.
+pub unsafe fn headers_at(base: usize) -> Option<&'static [Elf_Phdr]> {
+    // SAFETY: the caller's.
+    let header = unsafe { &*(base as *const Elf_Ehdr) };
+    let count = usize::from(header.e_phnum);
+    let end = header.e_phoff.checked_add(count * size_of::<Elf_Phdr>())?;
+    if end > PAGE {
+        return None;
+    }
+    // SAFETY: in the page of the ELF header.
+    Some(unsafe { core::slice::from_raw_parts((base + header.e_phoff) as *const Elf_Phdr, count) })
 }

@@ -3,7 +3,6 @@
 use core::sync::atomic::Ordering;
 
 use forebay_protocol::layout::{CLONE3, Displaced, PatchTable, SITE_BYTES_MAX};
-use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
@@ -143,9 +142,7 @@ unsafe fn build_id_matches(base: usize, table: &PatchTable) -> bool {
     }
     // SAFETY: program headers and notes of a loaded object are mapped.
     unsafe {
-        let header = &*(base as *const Elf_Ehdr);
-        let program =
-            core::slice::from_raw_parts((base + header.e_phoff) as *const Elf_Phdr, header.e_phnum as usize);
+        let Some(program) = objects::headers_at(base) else { return false };
         for notes in program.iter().filter(|header| header.p_type == PT_NOTE) {
             let mut at = base + notes.p_vaddr;
             let end = at + notes.p_memsz;
