@@ -248,6 +248,55 @@ mod tests {
         assert_eq!((figures.reads.load(Relaxed), figures.used.load(Relaxed)), (1, 1));
     }
 
+    fn listed(names: &[&str]) -> Done {
+        let names = names.iter().map(|name| name.as_bytes().into()).collect();
+        Done { names: Some(names), waited: Some(Duration::from_millis(1)), ..Done::default() }
+    }
+
+    /// A program that has opened this in two of five folders. The jobs for the other folders.
+    fn siblings(channel: &Channel, neighbours: &Neighbours, opened: [&str; 2]) -> Vec<(Step, String, u64)> {
+        open(channel, opened[0], 10);
+        assert_eq!(paths(&taken(neighbours)), ["b"], "one folder has none beside it");
+        open(channel, opened[1], 10);
+        let above = taken(neighbours);
+        assert_eq!(paths(&above), ["d", "f"]);
+        neighbours.on_done(above[1].0, listed(&["a", "b", "c", "d", "e"]));
+        let beside = taken(neighbours);
+        assert_eq!(paths(&beside), ["e"], "the next one, and waiting pays for no more yet");
+        wait(channel, 10);
+        beside
+    }
+
+    #[test]
+    fn files_of_the_same_name_in_folders_beside_one_another_are_read() {
+        let (channel, neighbours) = waiting();
+        let beside = siblings(&channel, &neighbours, ["/f/b/x.json", "/f/d/x.json"]);
+        let _ = taken(&neighbours);
+        neighbours.on_done(beside[0].0, listed(&["a.json", "x.json", "z.js"]));
+        let read = taken(&neighbours);
+        let all: Vec<_> = read.iter().map(|(_, path, _)| &**path).collect();
+        assert_eq!(all, ["/f/e/x.json", "/f/c", "/f/a"], "not what was opened before");
+        neighbours.on_done(read[0].0, Done { waited: Some(Duration::from_millis(1)), ..Done::default() });
+        open(&channel, "/f/e/x.json", 10);
+        wait(&channel, 1);
+        let _ = taken(&neighbours);
+        let figures = &channel.header().neighbours;
+        assert_eq!(
+            (figures.reads.load(Relaxed), figures.used.load(Relaxed)),
+            (2, 2),
+            "the folder and the file"
+        );
+    }
+
+    #[test]
+    fn files_of_the_same_kind_in_folders_beside_one_another_are_read() {
+        let (channel, neighbours) = waiting();
+        let beside = siblings(&channel, &neighbours, ["/f/b/01", "/f/d/02"]);
+        let _ = taken(&neighbours);
+        neighbours.on_done(beside[0].0, listed(&["03", "04", "x.json"]));
+        assert_eq!(paths(&taken(&neighbours)), ["03", "04", "c", "a"]);
+    }
+
     #[test]
     fn the_kernel_tells_what_a_program_without_an_agent_needs() {
         let (channel, neighbours) = waiting();

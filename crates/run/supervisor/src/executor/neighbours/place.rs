@@ -1,4 +1,5 @@
-//! A folder with its files, a tree of folders, or a large file with its blocks: which of them lie next to what the program needed last.
+//! A folder with its files or its folders, a tree of folders, or a large file with its blocks: which of them lie next to what the
+//! program needed last.
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
@@ -26,11 +27,13 @@ const PENDING_MAX: usize = 1 << 14;
 pub struct Place {
     path: Arc<[u8]>,
     pub worth: Worth,
+    /// Its members are the folders in it.
+    has_folders: bool,
     members: Members,
 }
 
 enum Members {
-    /// The files of a folder, before they are known: what was opened last.
+    /// The files or folders in a folder, before they are known: what was opened last.
     Unlisted { last: Box<[u8]>, is_asked: bool },
     /// In order.
     Names { names: Vec<Name>, last: Box<[u8]> },
@@ -67,16 +70,28 @@ pub enum Next {
 }
 
 impl Place {
-    /// A folder.
+    /// A folder with its files.
     pub fn folder(path: Arc<[u8]>) -> Self {
-        let members = Members::Unlisted { last: Box::default(), is_asked: false };
-        Self { path, worth: Worth::default(), members }
+        Self::new(path, Members::Unlisted { last: Box::default(), is_asked: false })
+    }
+
+    /// A folder with those in it, in which files of the same role lie.
+    pub fn folders(path: Arc<[u8]>) -> Self {
+        Self { has_folders: true, ..Self::folder(path) }
+    }
+
+    fn new(path: Arc<[u8]>, members: Members) -> Self {
+        Self { path, worth: Worth::default(), has_folders: false, members }
+    }
+
+    /// Whether its members are the folders in it.
+    pub const fn has_folders(&self) -> bool {
+        self.has_folders
     }
 
     /// The folders from this one on downwards.
     pub fn tree(root: Arc<[u8]>) -> Self {
-        let members = Members::Tree { pending: VecDeque::new(), listings: 0 };
-        Self { path: root, worth: Worth::default(), members }
+        Self::new(root, Members::Tree { pending: VecDeque::new(), listings: 0 })
     }
 
     /// Whether it is one of folders.
@@ -88,11 +103,7 @@ impl Place {
     pub fn file(path: Arc<[u8]>, bytes: u64) -> Option<Self> {
         let blocks = bytes.div_ceil(BLOCK_BYTES).min(BLOCKS_MAX);
         let taken = (blocks >= BLOCKS_MIN).then(|| vec![false; blocks as usize])?;
-        Some(Self {
-            path,
-            worth: Worth::default(),
-            members: Members::Blocks { taken, last: 0, apart: 0, onwards: 0 },
-        })
+        Some(Self::new(path, Members::Blocks { taken, last: 0, apart: 0, onwards: 0 }))
     }
 
     /// The path of the folder or file.
@@ -100,7 +111,7 @@ impl Place {
         &self.path
     }
 
-    /// The file of this name was opened in the folder.
+    /// What has this name in the folder was opened: a file, or one in a folder of this name.
     pub fn on_opened(&mut self, opened: &[u8]) {
         match &mut self.members {
             Members::Unlisted { last, .. } => *last = opened.into(),
@@ -182,9 +193,10 @@ impl Place {
             Members::Unlisted { is_asked, .. } => (!std::mem::replace(is_asked, true)).then_some(Next::List),
             Members::Names { names, last } => {
                 let middle = names.binary_search_by(|name| name.name.cmp(last));
-                let kind = kind_of(last);
+                let (kind, has_folders) = (kind_of(last), self.has_folders);
+                let is_one = |name: &Name| !name.is_taken && (has_folders || kind_of(&name.name) == kind);
                 let place = outwards(middle.unwrap_or_else(|place| place), names.len())
-                    .find(|place| !names[*place].is_taken && kind_of(&names[*place].name) == kind)?;
+                    .find(|place| is_one(&names[*place]))?;
                 let name = &mut names[place];
                 name.is_taken = true;
                 Some(Next::Member(Member { path: joined(&self.path, &name.name), block: 0 }))

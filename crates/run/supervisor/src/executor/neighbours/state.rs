@@ -1,7 +1,10 @@
 //! What the executor knows of a program's needs: the places in which they lie, and what of these is read ahead.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{
+        HashMap, HashSet, VecDeque,
+        hash_map::Entry::{Occupied, Vacant},
+    },
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -59,6 +62,10 @@ pub struct State {
     by_path: HashMap<Arc<[u8]>, usize>,
     /// Folders that the program has listed, or may list, with the tree that each is of, and when it was listed.
     folders: HashMap<Arc<[u8]>, Folder>,
+    /// Folders in whose folders the program has opened files.
+    siblings: HashMap<Arc<[u8]>, Siblings>,
+    /// Folders in which the program has opened files.
+    entered: HashSet<Arc<[u8]>>,
     /// The last ranges that the program began to read.
     ranges: VecDeque<Range>,
     taken: Vec<Taken>,
@@ -76,6 +83,14 @@ struct Folder {
     listed: Option<u32>,
 }
 
+/// The folders in one.
+struct Siblings {
+    /// Once the program has opened files in two of them.
+    place: Option<usize>,
+    /// The name of the file that was opened last.
+    opened: Box<[u8]>,
+}
+
 /// A range that is read in sequence.
 struct Range {
     /// The place of its record in the log.
@@ -89,6 +104,8 @@ struct Range {
 struct Taken {
     member: Member,
     place: usize,
+    /// It is a folder, whose files are wanted.
+    is_folder: bool,
     begun: u32,
     /// What was paid for it.
     paid: u64,
@@ -117,7 +134,17 @@ impl Taken {
     }
 
     const fn new(member: Member, place: usize, paid: u64) -> Self {
-        Self { member, place, begun: 0, paid, opens: 0, waited: None, needed: None, identity: None }
+        Self {
+            member,
+            place,
+            is_folder: false,
+            begun: 0,
+            paid,
+            opens: 0,
+            waited: None,
+            needed: None,
+            identity: None,
+        }
     }
 }
 
@@ -136,6 +163,8 @@ impl State {
             places: Vec::new(),
             by_path: HashMap::new(),
             folders: HashMap::new(),
+            siblings: HashMap::new(),
+            entered: HashSet::new(),
             ranges: VecDeque::new(),
             taken: Vec::new(),
             by_member: HashMap::new(),
@@ -207,10 +236,12 @@ impl State {
                 if taken.opens > u32::from(taken.begun > 0) {
                     let place = taken.place;
                     if taken.needed.replace(taken.needed.unwrap_or(at)).is_none() {
-                        taken.write_down(log, at, self.places.get(place).is_some_and(Place::is_tree));
+                        let is_folder = taken.is_folder || self.places.get(place).is_some_and(Place::is_tree);
+                        taken.write_down(log, at, is_folder);
                     }
                     self.settle(header, number);
                     self.touched.push(place);
+                    self.on_entered(header, at, &folder, &name);
                 }
             } else if let Some(place) = self.by_path.get(&folder) {
                 self.places[*place].on_opened(&name);
@@ -247,8 +278,11 @@ impl State {
     }
 
     /// The names in the folder of a place are known.
-    pub fn on_listed(&mut self, header: &Header, place: usize, names: Vec<Box<[u8]>>) {
+    pub fn on_listed(&mut self, header: &Header, place: usize, mut names: Vec<Box<[u8]>>) {
         let Some(folder) = self.places.get_mut(place) else { return };
+        if folder.has_folders() {
+            names.retain(|name| !self.entered.contains(&joined(folder.path(), name)));
+        }
         folder.on_listed(names);
         let path = folder.path().clone();
         self.watch(header, &path);
@@ -266,7 +300,7 @@ impl State {
     /// What was taken has been read, or found in memory.
     pub fn on_done(&mut self, header: &Header, number: usize, done: Done) {
         let Some(taken) = self.taken.get_mut(number) else { return };
-        let (place, path) = (taken.place, taken.member.path.clone());
+        let (place, path, is_folder) = (taken.place, taken.member.path.clone(), taken.is_folder);
         taken.identity = done.identity;
         if let Some(waited) = done.waited {
             header.neighbours.reads.fetch_add(1, Relaxed);
@@ -279,7 +313,11 @@ impl State {
         }
         if let Some(names) = done.names {
             self.watch(header, &path);
-            self.on_folders(place, &path, &names);
+            if is_folder {
+                self.on_sibling_listed(place, path, names);
+            } else {
+                self.on_folders(place, &path, &names);
+            }
             self.choose(place);
         }
     }
@@ -302,7 +340,9 @@ impl State {
             let step = self.ready.pop_front()?;
             match step {
                 Step::List(place) => {
-                    return Some((step, self.places.get(place)?.path().clone(), Wanted::Names));
+                    let place = self.places.get(place)?;
+                    let wanted = if place.has_folders() { Wanted::Folders } else { Wanted::Names };
+                    return Some((step, place.path().clone(), wanted));
                 }
                 Step::Read(number) => {
                     let taken = self.taken.get_mut(number)?;
@@ -315,11 +355,8 @@ impl State {
                         taken.begun = begun;
                         let Member { path, block } = taken.member.clone();
                         let offset = block.saturating_mul(BLOCK_BYTES);
-                        return Some((
-                            step,
-                            path,
-                            Wanted::Data { offset, length: BLOCK_BYTES, expected: None },
-                        ));
+                        let data = Wanted::Data { offset, length: BLOCK_BYTES, expected: None };
+                        return Some((step, path, if taken.is_folder { Wanted::Names } else { data }));
                     }
                     self.on_idle(number);
                 }
@@ -335,6 +372,55 @@ impl State {
             self.places[place].on_opened(name);
             self.on_needed(header, at, place, Member { path: path.clone(), block: 0 });
             self.touched.push(place);
+        }
+        self.on_entered(header, at, &folder, name);
+    }
+
+    /// The program opened a file of this name in a folder. Other folders beside that one may have the same for it.
+    fn on_entered(&mut self, header: &Header, at: u32, folder: &Arc<[u8]>, opened: &[u8]) {
+        let Some(end) = folder.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0) else { return };
+        let (above, name): (Arc<[u8]>, _) = (folder[..end].into(), &folder[end + 1..]);
+        if !self.entered.insert(folder.clone()) {
+            return;
+        }
+        let room = self.places.len() < PLACES_MAX;
+        match self.siblings.entry(above.clone()) {
+            Vacant(entry) if room => {
+                entry.insert(Siblings { place: None, opened: opened.into() });
+            }
+            Vacant(_) => {}
+            Occupied(mut entry) => {
+                let siblings = entry.get_mut();
+                siblings.opened = opened.into();
+                if siblings.place.is_none() && room {
+                    siblings.place = Some(self.places.len());
+                    self.places.push(Place::folders(above));
+                }
+                let Some(place) = siblings.place else { return };
+                self.places[place].on_opened(name);
+                self.on_needed(header, at, place, Member { path: folder.clone(), block: 0 });
+                self.touched.push(place);
+            }
+        }
+    }
+
+    /// The files in a folder beside others are known: the one with the same name as the last one that was opened there is read ahead,
+    /// if there is one, and all of the same kind otherwise.
+    fn on_sibling_listed(&mut self, place: usize, path: Arc<[u8]>, names: Vec<Box<[u8]>>) {
+        let above = self.places.get(place).and_then(|place| self.siblings.get(place.path()));
+        let Some(opened) = above.map(|siblings| siblings.opened.clone()) else { return };
+        if names.binary_search(&opened).is_ok() {
+            let member = Member { path: joined(&path, &opened), block: 0 };
+            if !self.by_member.contains_key(&member) && self.policy.may_pay(1, self.depth) {
+                let paid = self.policy.pay(self.depth);
+                self.begin(Taken::new(member, place, paid));
+            }
+        } else if !self.by_path.contains_key(&path)
+            && let Some(number) = self.add(&path, || Place::folder(path.clone()))
+        {
+            self.places[number].on_opened(&opened);
+            self.places[number].on_listed(names);
+            self.choose(number);
         }
     }
 
@@ -447,8 +533,9 @@ impl State {
                 Next::Member(member) => {
                     room -= 1;
                     at.worth.on_taken();
+                    let is_folder = at.has_folders();
                     let paid = self.policy.pay(self.depth);
-                    self.begin(Taken::new(member, place, paid));
+                    self.begin(Taken { is_folder, ..Taken::new(member, place, paid) });
                 }
             }
         }
