@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use rustix::fs::fstatfs;
 
 /// Their types, as statfs(2) tells them.
-const TYPES: [u64; 23] = [
+const TYPES: [u64; 24] = [
     0x0000_9fa0, // proc
     0x6265_6572, // sysfs
     0x6462_6720, // debugfs
@@ -30,6 +30,7 @@ const TYPES: [u64; 23] = [
     0x6759_6969, // rpc_pipefs
     0xabba_1974, // xenfs
     0x0a64_7361, // functionfs
+    0x0000_0187, // autofs, which mounts what is opened
 ];
 
 /// Whether `found` is in one of them. What does not tell is taken to be.
