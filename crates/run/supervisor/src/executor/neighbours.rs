@@ -260,7 +260,7 @@ mod tests {
         open(channel, opened[1], 10);
         let above = taken(neighbours);
         assert_eq!(paths(&above), ["d", "f"]);
-        neighbours.on_done(above[1].0, listed(&["a", "b", "c", "d", "e"]));
+        neighbours.on_done(above[1].0, listed(&["d", "a", "e", "c", "b"]));
         let beside = taken(neighbours);
         assert_eq!(paths(&beside), ["e"], "the next one, and waiting pays for no more yet");
         wait(channel, 10);

@@ -282,6 +282,8 @@ impl State {
         let Some(folder) = self.places.get_mut(place) else { return };
         if folder.has_folders() {
             names.retain(|name| !self.entered.contains(&joined(folder.path(), name)));
+            // Folders come as the file system has them.
+            names.sort_unstable();
         }
         folder.on_listed(names);
         let path = folder.path().clone();
@@ -412,6 +414,7 @@ impl State {
         if names.binary_search(&opened).is_ok() {
             let member = Member { path: joined(&path, &opened), block: 0 };
             if !self.by_member.contains_key(&member) && self.policy.may_pay(1, self.depth) {
+                self.places[place].worth.on_taken();
                 let paid = self.policy.pay(self.depth);
                 self.begin(Taken::new(member, place, paid));
             }
