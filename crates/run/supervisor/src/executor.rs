@@ -6,6 +6,7 @@
 mod cells;
 mod crew;
 mod fetch;
+mod folders;
 mod follow;
 mod kernel_files;
 mod libraries;
@@ -319,6 +320,7 @@ mod tests {
     };
     use rustix::fs::{Advice, CWD, FileType, Mode, OFlags, fadvise, open};
     use std::{
+        ffi::OsStr,
         fs,
         os::unix::{ffi::OsStrExt, fs::MetadataExt},
         path::{Path, PathBuf},
@@ -445,6 +447,36 @@ mod tests {
         cells[3].kind.store(77, Relaxed);
         assert!(fixture.executor.0.take().is_none());
         assert!(cells.iter().all(|cell| cell.state.load(Relaxed) == CELL_FREE));
+    }
+
+    #[test]
+    fn hints_in_one_folder_are_held_until_one_has_opened_it() {
+        let fixture = Fixture::new();
+        let paths = ["a/1", "a/2", "b/1"].map(|name| fixture.folder.join(name));
+        for (cell, path) in paths.iter().enumerate() {
+            fixture.hint(cell, PathHint::Data, path);
+        }
+        let jobs = &fixture.channel.header().jobs[3];
+        let taken = || {
+            let job = fixture.executor.0.take()?;
+            Some((PathBuf::from(OsStr::from_bytes(&job.path)), job))
+        };
+        let (first, second) = (taken().unwrap(), taken().unwrap());
+        assert_eq!([&first.0, &second.0], [&paths[0], &paths[2]]);
+        assert_eq!(first.1.wanted, Wanted::LookUp { follow: true }, "reads would keep the others waiting");
+        assert!(taken().is_none() && !fixture.executor.0.has_ready());
+        assert_eq!(jobs.load(Relaxed), 2, "what is held is no job yet");
+        first.1.ticket.finish();
+        let rest: Vec<_> = std::iter::from_fn(taken).collect();
+        assert_eq!(rest.iter().map(|(path, _)| path).collect::<Vec<_>>(), [&paths[0], &paths[1]]);
+        assert!(rest.iter().all(|(_, job)| matches!(job.wanted, Wanted::Data { .. })));
+        rest.iter().for_each(|(_, job)| job.ticket.finish());
+        assert_eq!(jobs.load(Relaxed), 1);
+        let slot = &fixture.channel.slot(3);
+        slot.pid.fetch_add(1, Relaxed);
+        second.1.ticket.finish();
+        assert!(taken().is_none(), "another process has the slot");
+        assert_eq!(jobs.load(Relaxed), 0);
     }
 
     fn data(path: &Path, length: u64, expected: Option<Expected>) -> Fetch {

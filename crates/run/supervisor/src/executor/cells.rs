@@ -1,9 +1,9 @@
 //! Hints that speculators leave in the cells of their slots.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicU64, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -16,8 +16,15 @@ use forebay_protocol::layout::{
     PathHint, SLOT_CLAIMED, SLOTS,
 };
 
-use super::{Job, Origin, Wanted};
+use super::{
+    Job, Origin, Wanted,
+    folders::{Entry, Folders},
+    wake,
+};
 use crate::{channel::Channel, devices::Ticket};
+
+/// Hints that are held for their folders, at most. Others are carried out at once.
+const HELD_MAX: usize = 1 << 10;
 
 /// The cells of all slots.
 pub struct Cells {
@@ -26,17 +33,44 @@ pub struct Cells {
     next_job: AtomicU64,
     /// Where to go on looking for hints in each slot, which are filled in turn.
     cursors: [AtomicUsize; SLOTS],
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// A hint that was taken from its cell.
+#[derive(Clone)]
+struct Hint {
+    slot: usize,
+    /// The process that had the slot then.
+    pid: u32,
+    path: Arc<[u8]>,
+    wanted: Wanted,
+}
+
+/// Hints that are no jobs yet.
+#[derive(Default)]
+struct Waiting {
+    /// Those whose folder is being opened.
+    folders: Folders<Hint>,
+    held: usize,
+    /// Those whose folder has been opened.
+    released: VecDeque<Hint>,
 }
 
 impl Cells {
     /// Those of `channel`.
     pub fn new(channel: Arc<Channel>) -> Self {
-        Self { channel, next_job: AtomicU64::new(0), cursors: [const { AtomicUsize::new(0) }; SLOTS] }
+        Self {
+            channel,
+            next_job: AtomicU64::new(0),
+            cursors: [const { AtomicUsize::new(0) }; SLOTS],
+            waiting: Arc::default(),
+        }
     }
 
     /// The next hint of any slot.
     pub fn take(&self) -> Option<Job> {
-        self.channel.slots_in(SLOT_CLAIMED).find_map(|slot| self.take_from(slot))
+        self.take_released()
+            .or_else(|| self.channel.slots_in(SLOT_CLAIMED).find_map(|slot| self.take_from(slot)))
     }
 
     /// Whether a hint can be taken.
@@ -47,7 +81,7 @@ impl Cells {
             let waits = |cell: &PathCell| !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32;
             cells.iter().any(|cell| cell.state.load(Relaxed) == CELL_READY && !waits(cell))
         };
-        self.channel.slots_in(SLOT_CLAIMED).any(ready)
+        self.channel.slots_in(SLOT_CLAIMED).any(ready) || !lock(&self.waiting).released.is_empty()
     }
 
     fn may_open_files(&self) -> bool {
@@ -64,20 +98,16 @@ impl Cells {
             if !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32 {
                 continue;
             }
-            if cell.state.load(Relaxed) == CELL_READY && self.begin(slot, cell) {
+            if cell.state.load(Relaxed) == CELL_READY && self.begin_with(slot, cell) {
                 self.cursors[slot].store(index + 1, Relaxed);
-                let number = self.next_job.fetch_add(1, Relaxed);
-                let job = read_cell(&self.channel, slot, number, cell);
+                let hint = read_cell(&self.channel, slot, cell);
+                let of_directory = hint.as_ref().is_some_and(|hint| hint.wanted == Wanted::Directory);
                 // Free as soon as it is copied: the queue is for hints that no thread has yet. A directory's cell is
                 // free when the directory is read, which its speculator waits for.
-                match job {
-                    Some(mut job) if job.wanted == Wanted::Directory => {
-                        let channel = self.channel.clone();
-                        job.ticket = Ticket::new(move || finish(&channel, slot, Some(index)));
-                        return Some(job);
-                    }
-                    _ => cell.state.store(CELL_FREE, Release),
+                if !of_directory {
+                    cell.state.store(CELL_FREE, Release);
                 }
+                let job = hint.and_then(|hint| self.job_of(hint, of_directory.then_some(index)));
                 if job.is_some() {
                     return job;
                 }
@@ -87,16 +117,96 @@ impl Cells {
         None
     }
 
-    /// Takes a cell, unless another thread has or the process is about to end: it waits for the job then.
-    fn begin(&self, slot: usize, cell: &PathCell) -> bool {
-        self.channel.header().jobs[slot].fetch_add(1, SeqCst);
-        let taken = self.channel.header().slot_states[slot].load(SeqCst) == SLOT_CLAIMED
-            && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok();
-        if !taken {
+    /// The next one whose folder has been opened, if its process is still there.
+    fn take_released(&self) -> Option<Job> {
+        loop {
+            let hint = lock(&self.waiting).released.pop_front()?;
+            let (slot, pid) = (hint.slot, hint.pid);
+            if self.begin(slot) {
+                if self.channel.slot(slot).pid.load(Relaxed) == pid {
+                    return self.job_of(hint, None);
+                }
+                finish(&self.channel, slot, None);
+            }
+        }
+    }
+
+    /// The job of a hint, for which its process waits already. `None` where the hint is held. A directory lies in one that its
+    /// speculator has read.
+    fn job_of(&self, hint: Hint, cell: Option<usize>) -> Option<Job> {
+        let number = self.next_job.fetch_add(1, Relaxed);
+        let (slot, path) = (hint.slot, hint.path.clone());
+        let (hint, opens) = if hint.wanted == Wanted::Directory {
+            (hint, false)
+        } else {
+            lock(&self.waiting).enter(number, hint)?
+        };
+        let (channel, waiting, opened) = (self.channel.clone(), self.waiting.clone(), path.clone());
+        let ticket = Ticket::new(move || {
+            if opens && lock(&waiting).leave(&opened, number) {
+                wake(&channel);
+            }
+            finish(&channel, slot, cell);
+        });
+        Some(Job { origin: Origin::Slot(slot), number, path, wanted: hint.wanted, ticket })
+    }
+
+    /// Takes a cell, unless another thread has or the process is about to end.
+    fn begin_with(&self, slot: usize, cell: &PathCell) -> bool {
+        let begun = self.begin(slot);
+        let taken = begun && cell.state.compare_exchange(CELL_READY, CELL_TAKEN, Acquire, Relaxed).is_ok();
+        if begun && !taken {
             finish(&self.channel, slot, None);
         }
         taken
     }
+
+    /// Begins a job, for which the process waits at its end; not where it has come to that already.
+    fn begin(&self, slot: usize) -> bool {
+        let header = self.channel.header();
+        header.jobs[slot].fetch_add(1, SeqCst);
+        let is_claimed = header.slot_states[slot].load(SeqCst) == SLOT_CLAIMED;
+        if !is_claimed {
+            finish(&self.channel, slot, None);
+        }
+        is_claimed
+    }
+}
+
+impl Waiting {
+    /// A hint is about to become the job of this number. Whether that opens its folder; `None` where the hint is held. Of data whose
+    /// folder must be opened, the file is looked up first: its reads are not to keep the others waiting.
+    fn enter(&mut self, number: u64, hint: Hint) -> Option<(Hint, bool)> {
+        if self.held >= HELD_MAX {
+            return Some((hint, false));
+        }
+        let path = hint.path.clone();
+        match self.folders.enter(&path, number, hint) {
+            Entry::Free(hint) => Some((hint, false)),
+            Entry::Opens(hint) if matches!(hint.wanted, Wanted::Data { .. }) => {
+                self.held += 1;
+                self.folders.hold(&path, hint.clone());
+                Some((Hint { wanted: Wanted::LookUp { follow: true }, ..hint }, true))
+            }
+            Entry::Opens(hint) => Some((hint, true)),
+            Entry::Held => {
+                self.held += 1;
+                None
+            }
+        }
+    }
+
+    /// The job has opened its folder, or takes too long. Whether hints were held for it.
+    fn leave(&mut self, path: &[u8], number: u64) -> bool {
+        let released = self.folders.leave(path, number);
+        self.held -= released.len();
+        self.released.extend(released);
+        !self.released.is_empty()
+    }
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A job is done with: nothing waits for it from now on.
@@ -108,7 +218,7 @@ fn finish(channel: &Channel, slot: usize, cell: Option<usize>) {
 }
 
 /// A hint out of untrusted memory; `None` where it makes no sense.
-fn read_cell(channel: &Arc<Channel>, slot: usize, number: u64, cell: &PathCell) -> Option<Job> {
+fn read_cell(channel: &Channel, slot: usize, cell: &PathCell) -> Option<Hint> {
     let kind = PathHint::from_u32(cell.kind.load(Relaxed))?;
     let path_len = usize::try_from(cell.path_len.load(Relaxed)).ok().filter(|length| *length < PATH_BYTES)?;
     let path: Arc<[u8]> = cell.path[..path_len].iter().map(|byte| byte.load(Relaxed)).collect();
@@ -123,9 +233,8 @@ fn read_cell(channel: &Arc<Channel>, slot: usize, number: u64, cell: &PathCell) 
             expected: None,
         },
     };
-    let channel = channel.clone();
-    let ticket = Ticket::new(move || finish(&channel, slot, None));
-    absolute.then_some(Job { origin: Origin::Slot(slot), number, path, wanted, ticket })
+    let pid = channel.slot(slot).pid.load(Relaxed);
+    absolute.then_some(Hint { slot, pid, path, wanted })
 }
 
 /// Frees the cells that their writers died over: those that were being written at the last sweep too. Sweeps must be

@@ -4,7 +4,9 @@
 
 mod opens;
 mod place;
+mod siblings;
 mod state;
+mod taken;
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -295,6 +297,42 @@ mod tests {
         let _ = taken(&neighbours);
         neighbours.on_done(beside[0].0, listed(&["03", "04", "x.json"]));
         assert_eq!(paths(&taken(&neighbours)), ["03", "04", "c", "a"]);
+    }
+
+    #[test]
+    fn one_file_is_looked_up_in_folders_beside_those_in_which_others_were() {
+        let (channel, neighbours) = waiting();
+        let root = tempdir().unwrap();
+        let look_up = |name: &str| {
+            let log = channel.access_log();
+            log.append_path(Outcome::Found, now(log), 0, at(&root, name).as_bytes()).unwrap();
+        };
+        look_up("a/1.in");
+        assert!(taken(&neighbours).is_empty(), "one folder has none beside it");
+        look_up("b/2.in");
+        let above = taken(&neighbours);
+        assert_eq!(above[0].1, at(&root, "").trim_end_matches('/'));
+        neighbours.on_done(above[0].0, listed(&["a", "b", "c"]));
+        let beside = taken(&neighbours);
+        assert_eq!(paths(&beside), ["c"]);
+        neighbours.on_done(beside[0].0, listed(&["a.out", "b.in", "c.in"]));
+        let job = neighbours.take(|_| false).unwrap();
+        job.ticket.finish();
+        assert_eq!(
+            (&*job.path, job.wanted),
+            (at(&root, "c/b.in").as_bytes(), Wanted::LookUp { follow: true })
+        );
+        let Origin::Neighbour { step, .. } = job.origin else { panic!("{:?}", job.origin) };
+        neighbours.on_done(step, Done { waited: Some(Duration::from_millis(1)), ..Done::default() });
+        look_up("c/b.in");
+        wait(&channel, 1);
+        assert!(taken(&neighbours).is_empty());
+        let figures = &channel.header().neighbours;
+        assert_eq!(
+            (figures.reads.load(Relaxed), figures.used.load(Relaxed)),
+            (2, 2),
+            "the folder and the file"
+        );
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The steps of a replay, handed out as jobs.
 
-mod folders;
-
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{
@@ -14,9 +12,14 @@ use std::{
 use forebay_policy::replay::Pace;
 use forebay_protocol::layout::{GO, LEASES_UNKNOWN, replay};
 
-use super::{Done, Expected, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, follow::Reach, wake};
+use super::{
+    Done, Expected, Fetch, Job, Origin, Wanted,
+    fetch::CHUNK_BYTES,
+    folders::{Entry, Folders},
+    follow::Reach,
+    wake,
+};
 use crate::{channel::Channel, devices::Ticket};
-use folders::{Entry, Folders};
 
 /// Jobs of replays come after all hints.
 const NUMBER_FIRST: u64 = 1 << 63;
@@ -36,7 +39,7 @@ struct Progress {
     pace: Pace,
     /// Steps whose turn has come, and that must wait.
     postponed: VecDeque<usize>,
-    folders: Folders,
+    folders: Folders<usize>,
     /// Steps whose folders have been opened since their turn came.
     released: BTreeSet<usize>,
     /// Steps that have been taken, and are neither done nor given up.
@@ -140,13 +143,13 @@ impl Progress {
             let step = self.released.pop_first().or_else(|| self.next_of_pace(replay))?;
             let fetch = &replay.steps[step];
             let may_take = replay.may_take(step);
-            match self.folders.enter(step, fetch) {
+            match self.folders.enter(&fetch.path, step as u64, step) {
                 Entry::Held => continue,
-                Entry::Opens if may_take && !is_look_up(fetch) => {
-                    self.folders.hold(step, fetch);
+                Entry::Opens(step) if may_take && !is_look_up(fetch) => {
+                    self.folders.hold(&fetch.path, step);
                     return Some(Turn { step, is_whole: false });
                 }
-                Entry::Free | Entry::Opens => {}
+                Entry::Free(_) | Entry::Opens(_) => {}
             }
             if !may_take {
                 self.postponed.push_back(step);
@@ -195,7 +198,7 @@ impl Inner {
     fn leave(&self, step: usize) {
         let mut progress = self.progress();
         progress.under_way -= 1;
-        let released = progress.folders.leave(step, &self.steps[step]);
+        let released = progress.folders.leave(&self.steps[step].path, step as u64);
         let has_released = !released.is_empty();
         progress.released.extend(released);
         let is_over = progress.is_over();

@@ -54,11 +54,30 @@ struct Name {
     is_taken: bool,
 }
 
-/// What of a place is read ahead: a file from its beginning on, a block of one, or the names in a folder.
+/// What of a place is read ahead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
+    /// Of a file or folder.
     pub path: Arc<[u8]>,
-    pub block: u64,
+    pub part: Part,
+}
+
+/// What of a member is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// What its path leads to.
+    LookUp,
+    /// This block of the file.
+    Block(u64),
+    /// Which files the folder has.
+    Files,
+    /// Which folders the folder has.
+    Folders,
+}
+
+impl Part {
+    /// The beginning of a file.
+    pub const START: Self = Self::Block(0);
 }
 
 /// What a place has.
@@ -92,11 +111,6 @@ impl Place {
     /// The folders from this one on downwards.
     pub fn tree(root: Arc<[u8]>) -> Self {
         Self::new(root, Members::Tree { pending: VecDeque::new(), listings: 0 })
-    }
-
-    /// Whether it is one of folders.
-    pub const fn is_tree(&self) -> bool {
-        matches!(self.members, Members::Tree { .. })
     }
 
     /// A file of so many bytes; `None` of one that is too small.
@@ -199,10 +213,11 @@ impl Place {
                     .find(|place| is_one(&names[*place]))?;
                 let name = &mut names[place];
                 name.is_taken = true;
-                Some(Next::Member(Member { path: joined(&self.path, &name.name), block: 0 }))
+                let part = if has_folders { Part::Files } else { Part::START };
+                Some(Next::Member(Member { path: joined(&self.path, &name.name), part }))
             }
             Members::Tree { pending, .. } => {
-                pending.pop_front().map(|path| Next::Member(Member { path, block: 0 }))
+                pending.pop_front().map(|path| Next::Member(Member { path, part: Part::Folders }))
             }
             Members::Blocks { taken, last, onwards, .. } => {
                 if *onwards >= READS_MIN
@@ -218,7 +233,7 @@ impl Place {
                     outwards(*last, taken.len()).find(is_free)?
                 };
                 taken[block] = true;
-                Some(Next::Member(Member { path: self.path.clone(), block: block as u64 }))
+                Some(Next::Member(Member { path: self.path.clone(), part: Part::Block(block as u64) }))
             }
         }
     }
@@ -236,7 +251,7 @@ pub fn joined(folder: &[u8], name: &[u8]) -> Arc<[u8]> {
 }
 
 /// What follows the last dot of a name.
-fn kind_of(name: &[u8]) -> &[u8] {
+pub fn kind_of(name: &[u8]) -> &[u8] {
     match name.iter().rposition(|byte| *byte == b'.') {
         Some(dot) if dot > 0 => &name[dot..],
         _ => b"",
@@ -260,7 +275,10 @@ mod tests {
         std::iter::from_fn(|| place.take())
             .map(|next| match next {
                 Next::List => "list".to_owned(),
-                Next::Member(Member { path, block }) => format!("{} {block}", String::from_utf8_lossy(&path)),
+                Next::Member(Member { path, part: Part::Block(block) }) => {
+                    format!("{} {block}", String::from_utf8_lossy(&path))
+                }
+                Next::Member(Member { path, part }) => format!("{} {part:?}", String::from_utf8_lossy(&path)),
             })
             .collect()
     }
@@ -318,7 +336,7 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect::<Vec<_>>();
         assert_eq!(tree.on_folders(b"/t", &names(&["a", "b"])).len(), 2);
         let _ = tree.on_folders(b"/t/a", &names(&["c"]));
-        assert_eq!(taken(&mut tree), ["/t/a/c 0", "/t/a 0", "/t/b 0"]);
+        assert_eq!(taken(&mut tree), ["/t/a/c Folders", "/t/a Folders", "/t/b Folders"]);
         assert_eq!(&*joined(b"/", b"x"), b"/x");
     }
 

@@ -1,10 +1,7 @@
 //! What the executor knows of a program's needs: the places in which they lie, and what of these is read ahead.
 
 use std::{
-    collections::{
-        HashMap, HashSet, VecDeque,
-        hash_map::Entry::{Occupied, Vacant},
-    },
+    collections::{HashMap, VecDeque},
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -15,16 +12,18 @@ use forebay_policy::{
     neighbours::Neighbours as Policy,
     price::{AT_ONCE_HOPED, NEIGHBOURS_TOGETHER},
 };
-use forebay_profile::{Identity, Kind};
+use forebay_profile::Kind;
 use forebay_protocol::{
-    access_log::{AccessLog, Attributes, Outcome, TIME_SHIFT, Use, wanted},
+    access_log::{AccessLog, TIME_SHIFT},
     layout::{Header, NO_SLOT, told},
 };
 
 use super::{
     Step,
     opens::{Opened, Opens},
-    place::{BLOCK_BYTES, BLOCKS_MAX, Member, Next, Place, joined},
+    place::{BLOCK_BYTES, BLOCKS_MAX, Member, Next, Part, Place, joined, kind_of},
+    siblings::{Entered, First, Siblings},
+    taken::Taken,
 };
 use crate::{
     channel::Channel,
@@ -62,10 +61,7 @@ pub struct State {
     by_path: HashMap<Arc<[u8]>, usize>,
     /// Folders that the program has listed, or may list, with the tree that each is of, and when it was listed.
     folders: HashMap<Arc<[u8]>, Folder>,
-    /// Folders in whose folders the program has opened files.
-    siblings: HashMap<Arc<[u8]>, Siblings>,
-    /// Folders in which the program has opened files.
-    entered: HashSet<Arc<[u8]>>,
+    siblings: Siblings,
     /// The last ranges that the program began to read.
     ranges: VecDeque<Range>,
     taken: Vec<Taken>,
@@ -83,14 +79,6 @@ struct Folder {
     listed: Option<u32>,
 }
 
-/// The folders in one.
-struct Siblings {
-    /// Once the program has opened files in two of them.
-    place: Option<usize>,
-    /// The name of the file that was opened last.
-    opened: Box<[u8]>,
-}
-
 /// A range that is read in sequence.
 struct Range {
     /// The place of its record in the log.
@@ -98,54 +86,6 @@ struct Range {
     path: Arc<[u8]>,
     /// The block in which it ended.
     block: u64,
-}
-
-/// What is read ahead. Times are those of the access log.
-struct Taken {
-    member: Member,
-    place: usize,
-    /// It is a folder, whose files are wanted.
-    is_folder: bool,
-    begun: u32,
-    /// What was paid for it.
-    paid: u64,
-    /// How often it was opened since, as the kernel tells. The first time by the job.
-    opens: u32,
-    /// How long a device was waited for, in ticks; `None` while the job is under way, and where none was asked.
-    waited: Option<u64>,
-    /// When the program needed it.
-    needed: Option<u32>,
-    /// The file that was read.
-    identity: Option<Identity>,
-}
-
-impl Taken {
-    /// The program opened it, as the kernel told. No agent writes that down, and it was not seen to be waited for.
-    fn write_down(&self, log: &AccessLog, at: u32, is_folder: bool) {
-        if log.wanted.load(Relaxed) & wanted::ACCESSES == 0 || !is_folder && self.identity.is_none() {
-            return;
-        }
-        let Some(place) = log.append_path(Outcome::Named, at, 0, &self.member.path) else { return };
-        if let Some(Identity { dev, ino, size, mtime_ns }) = self.identity {
-            log.append_attributes(0, place, &Attributes { dev, ino, size, mtime_ns });
-        }
-        let (used, end) = if is_folder { (Use::Listed, 0) } else { (Use::Read, BLOCK_BYTES) };
-        let _ = log.append_range(used, at, place, 0, end);
-    }
-
-    const fn new(member: Member, place: usize, paid: u64) -> Self {
-        Self {
-            member,
-            place,
-            is_folder: false,
-            begun: 0,
-            paid,
-            opens: 0,
-            waited: None,
-            needed: None,
-            identity: None,
-        }
-    }
 }
 
 impl State {
@@ -163,8 +103,7 @@ impl State {
             places: Vec::new(),
             by_path: HashMap::new(),
             folders: HashMap::new(),
-            siblings: HashMap::new(),
-            entered: HashSet::new(),
+            siblings: Siblings::default(),
             ranges: VecDeque::new(),
             taken: Vec::new(),
             by_member: HashMap::new(),
@@ -217,6 +156,9 @@ impl State {
                         self.ranges.push_front(Range { record: self.log.last(), path, block });
                     }
                 }
+                Entry::Needed { at, path, kind: Kind::LookUp, .. } => {
+                    self.on_looked_up(header, at, &path, &is_remote);
+                }
                 Entry::Needed { at, path, kind: Kind::Directory, .. } => {
                     self.on_folder_listed(header, at, &path, &is_remote);
                 }
@@ -229,22 +171,33 @@ impl State {
     pub fn look_at_opens(&mut self, header: &Header, log: &AccessLog) {
         let at = now(log);
         for Opened { folder, name } in self.opens.take() {
-            let member = Member { path: joined(&folder, &name), block: 0 };
-            if let Some(number) = self.by_member.get(&member).copied() {
+            let path = joined(&folder, &name);
+            let member = |part| self.by_member.get(&Member { path: path.clone(), part }).copied();
+            let members = [Part::START, Part::Files, Part::Folders].map(member);
+            if members == [None; 3] {
+                if let Some(place) = self.by_path.get(&folder) {
+                    self.places[*place].on_opened(&name);
+                }
+                continue;
+            }
+            // Each job opened it, too.
+            let begun = members.iter().flatten().filter(|member| self.taken[**member].begun > 0).count();
+            for number in members.into_iter().flatten() {
                 let taken = &mut self.taken[number];
                 taken.opens += 1;
-                if taken.opens > u32::from(taken.begun > 0) {
-                    let place = taken.place;
-                    if taken.needed.replace(taken.needed.unwrap_or(at)).is_none() {
-                        let is_folder = taken.is_folder || self.places.get(place).is_some_and(Place::is_tree);
-                        taken.write_down(log, at, is_folder);
-                    }
-                    self.settle(header, number);
-                    self.touched.push(place);
-                    self.on_entered(header, at, &folder, &name);
+                if taken.opens as usize <= begun {
+                    continue;
                 }
-            } else if let Some(place) = self.by_path.get(&folder) {
-                self.places[*place].on_opened(&name);
+                if taken.needed.is_none() {
+                    taken.needed = Some(at);
+                    taken.write_down(log, at);
+                }
+                let (place, part) = (taken.place, taken.member.part);
+                self.settle(header, number);
+                self.touched.push(place);
+                if part == Part::START {
+                    self.on_entered(header, at, &folder, First { name: name.clone(), part }, |_| true);
+                }
             }
         }
     }
@@ -281,9 +234,7 @@ impl State {
     pub fn on_listed(&mut self, header: &Header, place: usize, mut names: Vec<Box<[u8]>>) {
         let Some(folder) = self.places.get_mut(place) else { return };
         if folder.has_folders() {
-            names.retain(|name| !self.entered.contains(&joined(folder.path(), name)));
-            // Folders come as the file system has them.
-            names.sort_unstable();
+            names = self.siblings.not_entered(folder.path(), names);
         }
         folder.on_listed(names);
         let path = folder.path().clone();
@@ -302,7 +253,7 @@ impl State {
     /// What was taken has been read, or found in memory.
     pub fn on_done(&mut self, header: &Header, number: usize, done: Done) {
         let Some(taken) = self.taken.get_mut(number) else { return };
-        let (place, path, is_folder) = (taken.place, taken.member.path.clone(), taken.is_folder);
+        let (place, Member { path, part }) = (taken.place, taken.member.clone());
         taken.identity = done.identity;
         if let Some(waited) = done.waited {
             header.neighbours.reads.fetch_add(1, Relaxed);
@@ -315,7 +266,7 @@ impl State {
         }
         if let Some(names) = done.names {
             self.watch(header, &path);
-            if is_folder {
+            if part == Part::Files {
                 self.on_sibling_listed(place, path, names);
             } else {
                 self.on_folders(place, &path, &names);
@@ -348,17 +299,20 @@ impl State {
                 }
                 Step::Read(number) => {
                     let taken = self.taken.get_mut(number)?;
-                    if self.places.get(taken.place)?.is_tree() {
+                    let Member { path, part } = taken.member.clone();
+                    let wanted = match part {
+                        Part::Block(block) => {
+                            let offset = block.saturating_mul(BLOCK_BYTES);
+                            Wanted::Data { offset, length: BLOCK_BYTES, expected: None }
+                        }
+                        Part::LookUp => Wanted::LookUp { follow: true },
+                        Part::Files => Wanted::Names,
+                        Part::Folders => Wanted::Folders,
+                    };
+                    // The program may have been first. What it has listed, it may not have gone below yet.
+                    if taken.needed.is_none() || part == Part::Folders {
                         taken.begun = begun;
-                        return Some((step, taken.member.path.clone(), Wanted::Folders));
-                    }
-                    // The program may have been first.
-                    if taken.needed.is_none() {
-                        taken.begun = begun;
-                        let Member { path, block } = taken.member.clone();
-                        let offset = block.saturating_mul(BLOCK_BYTES);
-                        let data = Wanted::Data { offset, length: BLOCK_BYTES, expected: None };
-                        return Some((step, path, if taken.is_folder { Wanted::Names } else { data }));
+                        return Some((step, path, wanted));
                     }
                     self.on_idle(number);
                 }
@@ -372,66 +326,92 @@ impl State {
         let (folder, name): (Arc<[u8]>, _) = (path[..end].into(), &path[end + 1..]);
         if let Some(place) = self.add(&folder, || Place::folder(folder.clone())) {
             self.places[place].on_opened(name);
-            self.on_needed(header, at, place, Member { path: path.clone(), block: 0 });
+            self.on_needed(header, at, place, Member { path: path.clone(), part: Part::START });
             self.touched.push(place);
         }
-        self.on_entered(header, at, &folder, name);
+        let first = First { name: name.into(), part: Part::START };
+        self.on_entered(header, at, &folder, first, |_| true);
     }
 
-    /// The program opened a file of this name in a folder. Other folders beside that one may have the same for it.
-    fn on_entered(&mut self, header: &Header, at: u32, folder: &Arc<[u8]>, opened: &[u8]) {
-        let Some(end) = folder.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0) else { return };
-        let (above, name): (Arc<[u8]>, _) = (folder[..end].into(), &folder[end + 1..]);
-        if !self.entered.insert(folder.clone()) {
+    /// The program looked this path up, and may open it.
+    fn on_looked_up(&mut self, header: &Header, at: u32, path: &Arc<[u8]>, is_remote: impl Fn(u64) -> bool) {
+        let Some(end) = path.iter().rposition(|byte| *byte == b'/') else { return };
+        if let Some(number) = self.by_member.get(&Member { path: path.clone(), part: Part::LookUp }).copied()
+        {
+            self.on_taken_needed(header, at, number);
+        }
+        let first = First { name: path[end + 1..].into(), part: Part::LookUp };
+        let mut device = None;
+        // Of what is opened, the identity tells it.
+        let may_read = |above: &[u8]| {
+            device = device_of(above).filter(|device| !is_remote(*device));
+            device.is_some()
+        };
+        self.on_entered(header, at, &path[..end].into(), first, may_read);
+        self.depth = device.map_or(self.depth, |device| depth(header, device));
+    }
+
+    /// The program needed a file in a folder. Other folders beside that one may have the same for it.
+    fn on_entered(
+        &mut self,
+        header: &Header,
+        at: u32,
+        folder: &Arc<[u8]>,
+        first: First,
+        may_read: impl FnOnce(&[u8]) -> bool,
+    ) {
+        let places = &mut self.places;
+        let add = |above: Arc<[u8]>| {
+            let place = Some(places.len()).filter(|place| *place < PLACES_MAX)?;
+            if !may_read(&above) {
+                return None;
+            }
+            places.push(Place::folders(above));
+            Some(place)
+        };
+        let Some(Entered { place, name }) = self.siblings.on_needed(folder, first, add) else { return };
+        self.places[place].on_opened(&name);
+        self.on_needed(header, at, place, Member { path: folder.clone(), part: Part::Files });
+        self.touched.push(place);
+    }
+
+    /// The files in a folder beside others are known. The one with the name of what was needed first in the last such folder is read
+    /// ahead, if there is one, and all of the same kind otherwise. Where files are only looked up, one is: those of a folder have their
+    /// inodes side by side.
+    fn on_sibling_listed(&mut self, place: usize, path: Arc<[u8]>, names: Vec<Box<[u8]>>) {
+        let above = self.places.get(place).map(Place::path);
+        let Some(First { name, part }) = above.and_then(|above| self.siblings.first(above)).cloned() else {
+            return;
+        };
+        let same = names.binary_search(&name).ok();
+        let alike = || names.iter().position(|other| kind_of(other) == kind_of(&name));
+        match same.or_else(|| alike().filter(|_| part == Part::LookUp)) {
+            Some(found) => self.take_one(place, Member { path: joined(&path, &names[found]), part }),
+            None if part == Part::LookUp || self.by_path.contains_key(&path) => {}
+            None => {
+                let Some(number) = self.add(&path, || Place::folder(path.clone())) else { return };
+                self.places[number].on_opened(&name);
+                self.places[number].on_listed(names);
+                self.choose(number);
+            }
+        }
+    }
+
+    /// Has this one read ahead, too.
+    fn take_one(&mut self, place: usize, member: Member) {
+        if self.by_member.contains_key(&member) || !self.policy.may_pay(1, self.depth) {
             return;
         }
-        let room = self.places.len() < PLACES_MAX;
-        match self.siblings.entry(above.clone()) {
-            Vacant(entry) if room => {
-                entry.insert(Siblings { place: None, opened: opened.into() });
-            }
-            Vacant(_) => {}
-            Occupied(mut entry) => {
-                let siblings = entry.get_mut();
-                siblings.opened = opened.into();
-                if siblings.place.is_none() && room {
-                    siblings.place = Some(self.places.len());
-                    self.places.push(Place::folders(above));
-                }
-                let Some(place) = siblings.place else { return };
-                self.places[place].on_opened(name);
-                self.on_needed(header, at, place, Member { path: folder.clone(), block: 0 });
-                self.touched.push(place);
-            }
-        }
-    }
-
-    /// The files in a folder beside others are known: the one with the same name as the last one that was opened there is read ahead,
-    /// if there is one, and all of the same kind otherwise.
-    fn on_sibling_listed(&mut self, place: usize, path: Arc<[u8]>, names: Vec<Box<[u8]>>) {
-        let above = self.places.get(place).and_then(|place| self.siblings.get(place.path()));
-        let Some(opened) = above.map(|siblings| siblings.opened.clone()) else { return };
-        if names.binary_search(&opened).is_ok() {
-            let member = Member { path: joined(&path, &opened), block: 0 };
-            if !self.by_member.contains_key(&member) && self.policy.may_pay(1, self.depth) {
-                self.places[place].worth.on_taken();
-                let paid = self.policy.pay(self.depth);
-                self.begin(Taken::new(member, place, paid));
-            }
-        } else if !self.by_path.contains_key(&path)
-            && let Some(number) = self.add(&path, || Place::folder(path.clone()))
-        {
-            self.places[number].on_opened(&opened);
-            self.places[number].on_listed(names);
-            self.choose(number);
-        }
+        self.places[place].worth.on_taken();
+        let paid = self.policy.pay(self.depth);
+        self.begin(Taken::new(member, place, paid));
     }
 
     /// The program read this block of a file.
     fn on_read(&mut self, header: &Header, at: u32, path: &Arc<[u8]>, block: u64) {
         let Some(place) = self.by_path.get(path).copied() else { return };
         for block in self.places[place].on_read(block) {
-            self.on_needed(header, at, place, Member { path: path.clone(), block });
+            self.on_needed(header, at, place, Member { path: path.clone(), part: Part::Block(block) });
         }
         self.touched.push(place);
     }
@@ -466,7 +446,7 @@ impl State {
         let (was_open, root) = (place.is_open(), place.path().clone());
         place.on_folder_listed();
         let is_open = place.is_open();
-        self.on_needed(header, at, tree, Member { path: path.clone(), block: 0 });
+        self.on_needed(header, at, tree, Member { path: path.clone(), part: Part::Folders });
         if is_open {
             self.list_again(tree, at, path);
         }
@@ -478,7 +458,7 @@ impl State {
 
     /// What the program has listed is listed again, for the folders in it. It is in memory, and costs as little as the program's call.
     fn list_again(&mut self, tree: usize, needed: u32, path: &Arc<[u8]>) {
-        let member = Member { path: path.clone(), block: 0 };
+        let member = Member { path: path.clone(), part: Part::Folders };
         if self.taken.len() < MEMBERS_MAX && !self.by_member.contains_key(&member) {
             self.begin(Taken { needed: Some(needed), ..Taken::new(member, tree, 0) });
         }
@@ -505,16 +485,18 @@ impl State {
     /// The program needed this of a place: it was read ahead, or the program may have waited for it.
     fn on_needed(&mut self, header: &Header, at: u32, place: usize, member: Member) {
         match self.by_member.get(&member).copied() {
-            Some(taken) => {
-                let _ = self.taken[taken].needed.get_or_insert(at);
-                self.settle(header, taken);
-            }
+            Some(taken) => self.on_taken_needed(header, at, taken),
             None if self.unexplained > 0 => {
                 self.unexplained -= 1;
                 self.places[place].worth.on_missed();
             }
             None => {}
         }
+    }
+
+    fn on_taken_needed(&mut self, header: &Header, at: u32, taken: usize) {
+        let _ = self.taken[taken].needed.get_or_insert(at);
+        self.settle(header, taken);
     }
 
     /// Has what is worth it read ahead of a place.
@@ -536,9 +518,8 @@ impl State {
                 Next::Member(member) => {
                     room -= 1;
                     at.worth.on_taken();
-                    let is_folder = at.has_folders();
                     let paid = self.policy.pay(self.depth);
-                    self.begin(Taken { is_folder, ..Taken::new(member, place, paid) });
+                    self.begin(Taken::new(member, place, paid));
                 }
             }
         }
