@@ -65,8 +65,6 @@ pub struct AccessLog<W = [AtomicU64; WORDS]> {
     pub wanted: AtomicU64,
     /// The time-stamp counter at the start of the run.
     pub since: AtomicU64,
-    /// 1 once the supervisor watches the program's faults.
-    pub watched: AtomicU64,
     /// Words that are reserved.
     pub head: AtomicU64,
     /// Paths that are recorded.

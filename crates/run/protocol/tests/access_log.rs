@@ -19,7 +19,7 @@ fn log(blocks: usize) -> Log {
     let word = || AtomicU64::new(0);
     let words = (0..blocks * BLOCK_WORDS).map(|_| word()).collect();
     let (paths, ranges) = ([const { AtomicU64::new(0) }; PATHS], [const { AtomicU64::new(0) }; RANGES]);
-    AccessLog { wanted: word(), since: word(), watched: word(), head: word(), paths, ranges, words }
+    AccessLog { wanted: word(), since: word(), head: word(), paths, ranges, words }
 }
 
 /// A record, with a path of its own.

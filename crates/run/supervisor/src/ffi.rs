@@ -11,7 +11,7 @@ mod thread_usage;
 
 pub use self::{
     clock::{simultaneous, simultaneous_at_start, ticks},
-    fault_samples::{Ring, open_fault_samples},
+    fault_samples::{FaultEvents, Ring},
     fault_signals::{fault_signal_time, has_fault_signals, open_fault_signals, signal_one_in},
     lease_list::{has_looked, start_looking_for_leases},
     mapping::Mapping,

@@ -50,12 +50,6 @@ impl Assistance<'_> {
             let _ = (self.supervisor)(path, arguments);
         }
     }
-
-    fn wait_for_recorder(&self) {
-        if let Some(recording) = self.recording {
-            recording.wait_for_recorder(self.channel);
-        }
-    }
 }
 
 /// Starts the program as a child and returns its process id.
@@ -136,7 +130,6 @@ impl<T> Attempt<'_, T> {
                     }
                     let agent = preload.value(supervisor);
                     let assisted = self.assisted_environment(assistance.channel, &agent, supervisor);
-                    assistance.wait_for_recorder();
                     match (self.execute)(&program, arguments, &assisted) {
                         // Our variables may be what was too much.
                         Err(error) if error.raw_os_error() == Some(libc::E2BIG) => Unassisted::NotExamined,
@@ -152,7 +145,6 @@ impl<T> Attempt<'_, T> {
             // It sees what the program waits for.
             if let Some(supervisor) = supervisor() {
                 may_be_looked_at_by(supervisor);
-                assistance.wait_for_recorder();
             }
         } else if let Some(recording) = assistance.recording {
             recording.renounce(assistance.channel);

@@ -168,7 +168,7 @@ fn stand_beside(
         let signals = SignalsBlocked::but_for_children();
         let mut ledger = Ledger::default();
         let begin = |(recording, started): (&Recording, Started)| {
-            Learning::begin(profiling, &started, recording, channel, u32::try_from(neighbour.pid).ok())
+            Learning::begin(profiling, &started, recording, channel, true)
         };
         let (mut learning, ahead) = profiles.map(begin).unzip();
         let program = Watched { pid: neighbour.pid, file, profiles: learning.as_mut().zip(ahead) };
@@ -209,7 +209,7 @@ fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, 
     let supervisor = |path: &Path, arguments: &[CString]| {
         let _ = file.set(absolute(path));
         let begin = |(recording, started): (&Recording, Started)| {
-            Learning::begin(profiling, &started, recording, &channel, None)
+            Learning::begin(profiling, &started, recording, &channel, false)
         };
         profiles.get_or_init(|| recording.as_ref().zip(Started::new(path, arguments)).map(begin));
         Some(std::process::id()).filter(|_| room::is_in_address_space())

@@ -22,6 +22,7 @@ use forebay_protocol::layout::{
 
 use crate::{channel::Channel, devices::limit_of, executor, memory_limits::MemoryLimits};
 use mapped::Mapped;
+pub use mapped::Touched;
 
 /// Major faults between two looks that are worth a closer one.
 const FAULTS_MIN: u64 = 16;

@@ -263,6 +263,9 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.leases.look_if_due(header);
         let (channel, file) = (self.channel, &mut self.file);
         self.executor.get_or_insert_with(|| Executor::start_apart(channel, Vec::new(), file.take()));
+        if let Some(learning) = &mut self.learning {
+            learning.watch(pid);
+        }
         let soon = self.look_at_storms();
         let is_newly_told = self.faults.look(header, self.storms.spared());
         self.sweep.run(self.channel);

@@ -56,13 +56,11 @@ pub(super) const CALLER: u32 = 0;
 
 /// Bits of [`Event::bits`].
 pub(super) mod bit {
-    pub const DISABLED: u64 = 1 << 0;
     pub const INHERIT: u64 = 1 << 1;
     pub const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     pub const MMAP: u64 = 1 << 8;
     pub const COMM: u64 = 1 << 9;
-    pub const ENABLE_ON_EXEC: u64 = 1 << 12;
     pub const TASK: u64 = 1 << 13;
     pub const MMAP_DATA: u64 = 1 << 17;
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;

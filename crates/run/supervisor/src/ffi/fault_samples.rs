@@ -1,5 +1,4 @@
-//! Events of the kernel that tell which pages a program and its children waited for, from its first instruction on
-//! (perf_event_open(2)).
+//! Events of the kernel that tell which pages a program and its children wait for (perf_event_open(2)).
 //!
 //! # Safety
 //! Each function here is safe to call: it takes owned descriptors, and a ring is read within its mapping.
@@ -7,13 +6,13 @@
 
 use std::{
     ffi::{c_int, c_void},
-    io,
+    fs, io,
     os::fd::{AsRawFd, OwnedFd},
     ptr,
     sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
 };
 
-use super::events::{CALLER, Counted, Event, Faults, bit};
+use super::events::{Counted, Event, Faults, bit};
 
 const SAMPLE_TID_TIME_ADDRESS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 
@@ -21,41 +20,80 @@ const SAMPLE_TID_TIME_ADDRESS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 /// too long.
 const PROCESSORS_MAX: i64 = 64;
 
-/// Opens events of the faults of a process with one thread, or of this one, and of its children's: one for each processor. They
-/// begin with the next program that the process or such a child executes.
-///
-/// # Errors
-/// The kernel has no such events or forbids them, or there are too many processors.
-pub fn open_fault_samples(process: Option<u32>) -> io::Result<Vec<OwnedFd>> {
-    // SAFETY: the call takes a number.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    if processors > PROCESSORS_MAX {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    let open_all = |without| -> io::Result<Vec<OwnedFd>> {
-        let events = (0..processors as c_int).filter_map(|processor| {
-            match open(process.unwrap_or(CALLER), processor, without) {
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
-                opened => Some(opened),
-            }
-        });
-        events.collect()
-    };
-    // Those in the kernel, as it copies to a mapped file, take a right.
-    open_all(bit::EXCLUDE_HYPERVISOR).or_else(|_| open_all(bit::EXCLUDE_HYPERVISOR | bit::EXCLUDE_KERNEL))
+/// Threads of a process that are watched from the beginning, at most. Those that they start are watched, too.
+const THREADS_MAX: usize = 16;
+/// Has an event write its records where another one does (`linux/perf_event.h`).
+const SET_OUTPUT: libc::c_ulong = 0x2405;
+
+/// Events of the faults of a process, and of its children's.
+pub struct FaultEvents {
+    /// One for each processor.
+    by_processor: Vec<OwnedFd>,
+    /// Of further threads, whose records go where those of the first thread do.
+    others: Vec<OwnedFd>,
 }
 
-fn open(process: u32, processor: c_int, without: u64) -> io::Result<OwnedFd> {
+impl FaultEvents {
+    /// Opens them. The kernel takes some 20 ms to open the first event of a second.
+    ///
+    /// # Errors
+    /// The kernel has no such events or forbids them, there are too many processors, or the process is gone.
+    pub fn open(process: u32) -> io::Result<Self> {
+        // SAFETY: the call takes a number.
+        let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        if processors > PROCESSORS_MAX {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let all = |thread, without| -> io::Result<Vec<OwnedFd>> {
+            let events =
+                (0..processors as c_int).filter_map(|processor| match open(thread, processor, without) {
+                    Err(error) if error.raw_os_error() == Some(libc::ENODEV) => None,
+                    opened => Some(opened),
+                });
+            events.collect()
+        };
+        // Those in the kernel, as it copies to a mapped file, take a right.
+        let (mut without, wanted) = (bit::EXCLUDE_HYPERVISOR, all(process, bit::EXCLUDE_HYPERVISOR));
+        let by_processor = wanted.or_else(|_| {
+            without |= bit::EXCLUDE_KERNEL;
+            all(process, without)
+        })?;
+        let mut others = Vec::new();
+        for thread in threads(process).filter(|thread| *thread != process).take(THREADS_MAX) {
+            // It may have ended.
+            let events = all(thread, without).unwrap_or_default();
+            let joined = events.into_iter().zip(&by_processor).filter(|(event, first)| {
+                // SAFETY: the call takes numbers.
+                unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, first.as_raw_fd()) == 0 }
+            });
+            others.extend(joined.map(|(event, _)| event));
+        }
+        Ok(Self { by_processor, others })
+    }
+
+    /// A ring for each processor, and what must stay open.
+    ///
+    /// # Errors
+    /// The kernel refuses the memory.
+    pub fn into_rings(self) -> io::Result<(Vec<Ring>, Vec<OwnedFd>)> {
+        Ok((self.by_processor.iter().map(Ring::new).collect::<Result<_, _>>()?, self.others))
+    }
+}
+
+fn threads(process: u32) -> impl Iterator<Item = u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok())
+}
+
+fn open(thread: u32, processor: c_int, without: u64) -> io::Result<OwnedFd> {
     let event = Event {
         faults: Faults::Major,
         period: 1,
         sample_type: SAMPLE_TID_TIME_ADDRESS,
-        bits: bit::DISABLED
-            | bit::INHERIT
+        bits: bit::INHERIT
             | without
             | bit::MMAP
             | bit::COMM
-            | bit::ENABLE_ON_EXEC
             | bit::TASK
             | bit::MMAP_DATA
             | bit::SAMPLE_ID_ALL
@@ -65,7 +103,7 @@ fn open(process: u32, processor: c_int, without: u64) -> io::Result<OwnedFd> {
         wakeup_events: 0,
         clock: libc::CLOCK_MONOTONIC_RAW,
     };
-    event.open(Counted::OnProcessor(process, processor))
+    event.open(Counted::OnProcessor(thread, processor))
 }
 
 /// Where the kernel puts the records of an event. The event lives as long as this, whether its descriptor is closed or not.
@@ -86,7 +124,7 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel refuses the memory.
-    pub fn new(event: &OwnedFd) -> io::Result<Self> {
+    fn new(event: &OwnedFd) -> io::Result<Self> {
         let mut refused = io::Error::from(io::ErrorKind::OutOfMemory);
         for pages in DATA_PAGES {
             let bytes = (1 + pages) * PAGE;

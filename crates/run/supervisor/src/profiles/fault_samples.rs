@@ -1,7 +1,8 @@
-//! Pages that a run waited for, in any program and thread, from the first instruction on.
+//! Pages that a run waited for, in any program and thread.
 //!
 //! The kernel samples the addresses of major faults. Its records of mappings tell which file an address is of. What a file is,
-//! is looked up while the program runs: a file system may be unmounted as soon as the program has ended.
+//! is looked up while the program runs: a file system may be unmounted as soon as the program has ended. What the program has touched
+//! before its faults are sampled is in its page table.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -12,7 +13,10 @@ use std::{
 };
 
 use super::files::{Files, Mounts};
-use crate::ffi::Ring;
+use crate::{
+    ffi::{FaultEvents, Ring},
+    storms::Touched,
+};
 
 /// A range of a file that a process waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ const SPECULATOR: &[u8] = b"forebay:spec";
 /// Collects the records of the kernel.
 pub struct FaultSamples {
     rings: Vec<Ring>,
+    /// What the kernel closes events with.
+    _kept: Vec<OwnedFd>,
     bytes: Vec<u8>,
     records: Records,
     files: Files,
@@ -48,12 +54,14 @@ impl FaultSamples {
     ///
     /// # Errors
     /// The kernel refuses memory for their records.
-    pub fn new(events: &[OwnedFd]) -> std::io::Result<Self> {
-        let rings = events.iter().map(Ring::new).collect::<Result<_, _>>()?;
-        Ok(Self { rings, bytes: Vec::new(), records: Records::default(), files: Files::default() })
+    pub fn new(events: FaultEvents) -> std::io::Result<Self> {
+        let (rings, kept) = events.into_rings()?;
+        let (records, files) = (Records::default(), Files::default());
+        Ok(Self { rings, _kept: kept, bytes: Vec::new(), records, files })
     }
 
-    /// Takes note of the program that has begun in a process before its faults were watched, and of its mappings.
+    /// Takes note of the program that has begun in a process before its faults were watched, of its mappings, and of what it has touched
+    /// of them.
     pub fn begin_with(&mut self, process: u32, at_ns: u64) {
         let program = |process: &str| fs::read_link(format!("/proc/{process}/exe")).ok();
         let executed =
@@ -67,7 +75,23 @@ impl FaultSamples {
         let mappings = maps.split(|byte| *byte == b'\n').filter_map(mapping);
         let mappings: Vec<_> =
             mappings.map(|(addresses, offset, path)| Event::Maps { addresses, offset, path }).collect();
-        mappings.into_iter().for_each(record);
+        let touched = Touched::of(process);
+        let pages = |addresses: &Range<u64>| touched.as_ref().map(|all| all.within(addresses.clone()));
+        let mut faults = Vec::new();
+        for event in &mappings {
+            if let Event::Maps { addresses, .. } = event {
+                // One fault brings what is read around it.
+                let apart = READ_AROUND_BYTES / PAGE;
+                let mut next = 0;
+                for page in pages(addresses).into_iter().flatten() {
+                    if page >= next && faults.len() < FAULTS_MAX {
+                        faults.push(Event::Fault { address: page * PAGE });
+                        next = page + apart;
+                    }
+                }
+            }
+        }
+        mappings.into_iter().chain(faults).for_each(record);
     }
 
     /// Takes what the kernel has written since the last look. Whether there were faults.

@@ -169,13 +169,13 @@ struct Expectation {
 }
 
 impl<'a> Learning<'a> {
-    /// Begins in the supervisor: the replay first, because the recorder has to wait for the kernel.
+    /// Begins in the supervisor, beside the program or above it.
     pub fn begin(
         profiling: &Profiling<'a>,
         started: &Started,
         recording: &Recording,
         channel: &Arc<Channel>,
-        process: Option<u32>,
+        is_beside: bool,
     ) -> (Self, Option<Ahead>) {
         let scopes = started.scopes();
         let Profiling { store, keep, wants_figures } = profiling;
@@ -193,7 +193,7 @@ impl<'a> Learning<'a> {
             scopes,
             origin,
             expectation: Expectation { foretold, is_fresh },
-            recorder: Recorder::start(recording, channel, process),
+            recorder: Recorder::start(recording, is_beside),
             has_no_agent: false,
             begun: Instant::now(),
             is_judged: ahead.is_none(),
@@ -232,6 +232,11 @@ impl<'a> Learning<'a> {
             }
         }
         self.is_known.is_none().then(|| self.begun.elapsed())
+    }
+
+    /// Watches the faults of a program that lasts. This process is not to fork later.
+    pub fn watch(&mut self, pid: u32) {
+        self.recorder.watch(pid);
     }
 
     /// The program has no agent.
@@ -406,7 +411,7 @@ mod tests {
         for is_renounced in [true, false] {
             let channel = Arc::new(Channel::create(true).unwrap());
             let recording = Recording::prepare(&channel);
-            let (learning, ahead) = Learning::begin(&profiling, &started, &recording, &channel, None);
+            let (learning, ahead) = Learning::begin(&profiling, &started, &recording, &channel, false);
             assert!(ahead.is_none());
             let log = channel.access_log();
             let above = log.append_path(Outcome::Named, 0, 0, b"/").unwrap();

@@ -3,9 +3,10 @@
 use std::{
     cell::Cell,
     fs::{self, File},
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     path::Path,
-    sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -26,11 +27,13 @@ use super::{
     fault_samples::{FaultSamples, Found},
     needs::{Needs, Recorded},
 };
-use crate::{channel::Channel, ffi};
+use crate::{
+    channel::Channel,
+    ffi::{self, FaultEvents},
+};
 
-/// How long a program that is not in memory waits for its faults to be watched before it begins.
-const WATCH: Duration = Duration::from_millis(20);
-const WATCH_ROUND: Duration = Duration::from_micros(20);
+/// A program that lasts so long has its faults watched. The kernel takes as long again to begin, and the end of a run would wait for that.
+const LASTS: Duration = Duration::from_millis(50);
 /// Without a fault for so long, faults are watched no longer: while they are, each switch between processes costs more.
 const QUIET: Duration = Duration::from_secs(10);
 /// The same by the processor time of the program. One that waits for a device may fault again when it has what it waits for.
@@ -42,6 +45,8 @@ pub struct Recording {
     /// Whether the recorder is to watch the program's faults.
     is_cold: Cell<bool>,
 }
+
+const STACK_BYTES: usize = 64 << 10;
 
 /// The start of the run.
 #[derive(Clone, Copy)]
@@ -73,23 +78,12 @@ impl Recording {
         channel.header().replay.state.store(replay::STOPPED, SeqCst);
         channel.header().enabled.store(0, Relaxed);
     }
-
-    /// Waits, before this process becomes the program, until the [`Recorder`] of another one watches its faults. Not for long.
-    pub fn wait_for_recorder(&self, channel: &Channel) {
-        let deadline = Instant::now() + WATCH;
-        while self.is_cold.get()
-            && channel.access_log().watched.load(Acquire) == 0
-            && Instant::now() < deadline
-        {
-            std::thread::sleep(WATCH_ROUND);
-        }
-    }
 }
 
 /// Collects what a run needs.
 pub struct Recorder {
     clock: Clock,
-    faults: Option<FaultSamples>,
+    faults: Watch,
     found: Found,
     last_fault: Instant,
     /// Processor time of the program at that time.
@@ -97,33 +91,55 @@ pub struct Recorder {
     is_beside: bool,
 }
 
+/// How far the program's faults are watched.
+enum Watch {
+    /// Not at all.
+    Off,
+    /// From when it has lasted.
+    Due(Instant),
+    /// The kernel opens events.
+    Begins(JoinHandle<io::Result<FaultEvents>>),
+    On(Box<FaultSamples>),
+}
+
 impl Recorder {
-    /// Begins, in the supervisor of a program that is not begun, or is about to begin in `process`.
-    ///
-    /// The kernel takes some 10 ms to open the first event of a second.
+    /// Begins, in the supervisor of a program that is not begun, or beside one that is about to begin.
     #[must_use]
-    pub fn start(recording: &Recording, channel: &Channel, process: Option<u32>) -> Self {
-        // Without events, what agents see is recorded.
-        let events = || ffi::open_fault_samples(process).ok();
-        let events = recording.is_cold.get().then(events).flatten().filter(|events| !events.is_empty());
-        let mut faults = events.and_then(|events| FaultSamples::new(&events).ok());
-        if let (Some(faults), Some(process)) = (&mut faults, process) {
-            faults.begin_with(process, recording.clock.raw_ns);
-        }
-        channel.access_log().watched.store(1, Release);
+    pub fn start(recording: &Recording, is_beside: bool) -> Self {
         Self {
             clock: recording.clock,
-            faults,
+            faults: if recording.is_cold.get() { Watch::Due(Instant::now() + LASTS) } else { Watch::Off },
             found: Found::default(),
             last_fault: Instant::now(),
             used: Duration::ZERO,
-            is_beside: process.is_some(),
+            is_beside,
         }
+    }
+
+    /// Begins to watch the faults of the program `pid` when that is due: in a thread, so this process is not to fork later. The program
+    /// waits for none of it. Without events, what agents see is recorded.
+    pub fn watch(&mut self, pid: u32) {
+        self.faults = match std::mem::replace(&mut self.faults, Watch::Off) {
+            Watch::Due(at) if Instant::now() >= at => {
+                let builder = thread::Builder::new().name("forebay:faults".into()).stack_size(STACK_BYTES);
+                builder.spawn(move || FaultEvents::open(pid)).map_or(Watch::Off, Watch::Begins)
+            }
+            Watch::Begins(opening) if opening.is_finished() => {
+                let events = opening.join().ok().and_then(Result::ok);
+                let samples = events.and_then(|events| FaultSamples::new(events).ok());
+                (self.last_fault, self.used) = (Instant::now(), processor_time(pid).unwrap_or_default());
+                samples.map_or(Watch::Off, |mut samples| {
+                    samples.begin_with(pid, self.clock.raw_ns);
+                    Watch::On(Box::new(samples))
+                })
+            }
+            other => other,
+        };
     }
 
     /// Takes what the kernel has no more room for, of the program `pid`. The access log has room for all.
     pub fn look(&mut self, pid: u32) {
-        let Some(faults) = &mut self.faults else { return };
+        let Watch::On(faults) = &mut self.faults else { return };
         let used = processor_time(pid).unwrap_or(self.used);
         if faults.look() {
             (self.last_fault, self.used) = (Instant::now(), used);
@@ -139,7 +155,7 @@ impl Recorder {
     }
 
     fn stop_watching(&mut self) {
-        if let Some(faults) = self.faults.take() {
+        if let Watch::On(faults) = std::mem::replace(&mut self.faults, Watch::Off) {
             self.found = faults.finish(self.is_beside);
         }
     }
@@ -149,7 +165,8 @@ impl Recorder {
     #[must_use]
     pub fn first_needs(&self, channel: &Channel, count: usize) -> Vec<Need> {
         let mut needs = Needs::default();
-        for fault in self.faults.iter().flat_map(FaultSamples::so_far) {
+        let faults = if let Watch::On(faults) = &self.faults { Some(faults) } else { None };
+        for fault in faults.into_iter().flat_map(|faults| faults.so_far()) {
             needs.add(self.clock.of_ns(fault.at_ns), &fault.path, Kind::Mapped, fault.range.clone());
         }
         read_log(channel.access_log(), self.clock, &mut needs, count);
@@ -234,7 +251,7 @@ mod tests {
         log.extend(last, 4100);
         log.mark(last, true);
         log.append_range(Use::Read, 6, 9999, 0, 10).unwrap();
-        let needs = Recorder::start(&Recording::unwatched(), &channel, None).finish(&channel).needs;
+        let needs = Recorder::start(&Recording::unwatched(), false).finish(&channel).needs;
         let found: Vec<_> =
             needs.iter().map(|need| (&need.path[path.len()..], need.kind, need.range.clone())).collect();
         let expected = [

@@ -11,6 +11,8 @@ use forebay_policy::storm::{AREAS, BLOCK_PAGES, PAGE_BYTES, Seen, Storm};
 /// A page is in the page table (in the kernel's documentation: pagemap).
 const PRESENT: u64 = 1 << 63;
 const ENTRY_BYTES: usize = 8;
+/// Pages of a mapping whose entries are read: those of a GiB.
+const TOUCHED_MAX: u64 = 1 << 18;
 
 /// A file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,15 +83,36 @@ impl Mapped {
     }
 }
 
+/// The page table of a process.
+pub struct Touched(File);
+
+impl Touched {
+    /// `None` where the process is gone or may not be looked at.
+    pub fn of(process: u32) -> Option<Self> {
+        File::open(format!("/proc/{process}/pagemap")).ok().map(Self)
+    }
+
+    /// The numbers of the pages between these addresses that are in it, up to [`TOUCHED_MAX`] pages from the first.
+    pub fn within(&self, addresses: Range<u64>) -> Vec<u64> {
+        let (first, end) = (addresses.start / PAGE_BYTES, addresses.end.div_ceil(PAGE_BYTES));
+        let mut entries = vec![0; end.saturating_sub(first).min(TOUCHED_MAX) as usize * ENTRY_BYTES];
+        let length = self.0.read_at(&mut entries, first * ENTRY_BYTES as u64).unwrap_or(0);
+        let entries = entries[..length].chunks_exact(ENTRY_BYTES);
+        (first..).zip(entries).filter(|(_, entry)| is_present(entry)).map(|(page, _)| page).collect()
+    }
+}
+
+fn is_present(entry: &[u8]) -> bool {
+    entry.try_into().is_ok_and(|entry| u64::from_ne_bytes(entry) & PRESENT != 0)
+}
+
 /// Pages of the block at this address that are present.
 fn present(page_map: &File, address: u64) -> u16 {
     let mut entries = [0; BLOCK_PAGES * ENTRY_BYTES];
     let Ok(length) = page_map.read_at(&mut entries, address / PAGE_BYTES * ENTRY_BYTES as u64) else {
         return 0;
     };
-    let is_present =
-        |entry: &&[u8]| (**entry).try_into().is_ok_and(|entry| u64::from_ne_bytes(entry) & PRESENT != 0);
-    entries[..length].chunks_exact(ENTRY_BYTES).filter(is_present).count() as u16
+    entries[..length].chunks_exact(ENTRY_BYTES).filter(|entry| is_present(entry)).count() as u16
 }
 
 /// A line of `/proc/PID/maps`.
