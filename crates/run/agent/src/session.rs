@@ -127,9 +127,11 @@ pub fn tell_of_wait(ticks: u64) -> bool {
     }
     let neighbours = &header.neighbours;
     neighbours.slot.store(SLOT_INDEX.load(Ordering::Relaxed) as u32, Ordering::Relaxed);
-    neighbours.wait_ticks.fetch_add(ticks, Ordering::Relaxed);
+    let before = neighbours.wait_ticks.fetch_add(ticks, Ordering::Relaxed);
     neighbours.waits.fetch_add(1, Ordering::Release);
-    ring(header);
+    if before.wrapping_add(ticks) >= neighbours.look_at.load(Ordering::Relaxed) {
+        ring(header);
+    }
     true
 }
 

@@ -73,6 +73,13 @@ impl Neighbours {
         self.account().on_wait(waited, self.cost(depth).saturating_mul(NEIGHBOURS_TOGETHER));
     }
 
+    /// How long the program is to wait until the next look, of which it has waited `idle` since one that found something to read. A look
+    /// takes as much of the processor as a read, and may take a sixteenth of the waiting. What comes later is found within a sixteenth.
+    #[must_use]
+    pub fn pause(&self, idle: u64) -> u64 {
+        (self.processor.saturating_mul(WAITED_PART)).max(idle / WAITED_PART)
+    }
+
     /// How much of this place is to be read ahead now, if the account covers each.
     #[must_use]
     pub fn room(&mut self, place: &mut Place, depth: u32) -> u32 {

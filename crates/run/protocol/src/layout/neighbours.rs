@@ -23,6 +23,8 @@ pub struct Neighbours {
     pub waits: AtomicU64,
     /// What they took, in ticks.
     pub wait_ticks: AtomicU64,
+    /// From so many of these on, the executor is to look again.
+    pub look_at: AtomicU64,
     /// Slot of the process that waited last, or [`NO_SLOT`].
     pub slot: AtomicU32,
     /// What the executor has to say of the needs of programs without an agent; see [`told`].

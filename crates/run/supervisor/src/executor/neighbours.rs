@@ -405,6 +405,24 @@ mod tests {
     }
 
     #[test]
+    fn looks_that_find_nothing_come_ever_less_often() {
+        let (channel, neighbours) = waiting();
+        let figures = &channel.header().neighbours;
+        let looked = |waits: u64| {
+            wait(&channel, waits);
+            let read = taken(&neighbours).len();
+            (read, figures.look_at.load(Relaxed) - figures.wait_ticks.load(Relaxed))
+        };
+        let (first, second) = (looked(1), looked(10_000));
+        assert_eq!([first.0, second.0], [0, 0]);
+        let ms = channel.header().ticks_per_second.load(Relaxed) / 1_000;
+        assert!(first.1 < ms && second.1 > 600 * ms, "a sixteenth of the waiting: {first:?}, {second:?}");
+        open(&channel, "/f/a", 10);
+        assert_eq!(looked(1).0, 1);
+        assert!(looked(1).1 < ms, "something was found");
+    }
+
+    #[test]
     fn nothing_is_read_where_it_would_show_or_is_of_no_use() {
         let refusals: [fn(&Header); 6] = [
             |header| header.neighbours.waits.store(0, Relaxed),

@@ -50,6 +50,8 @@ pub struct State {
     head: u64,
     waits: u64,
     wait_ticks: u64,
+    /// The same at the last look that found something to read.
+    found: u64,
     /// Waits that no need is known to have caused yet.
     unexplained: u64,
     /// Requests that the device of the last file serves at once.
@@ -97,6 +99,7 @@ impl State {
             head: 0,
             waits: 0,
             wait_ticks: 0,
+            found: 0,
             unexplained: 0,
             depth: AT_ONCE_HOPED,
             opens: Opens::default(),
@@ -133,6 +136,12 @@ impl State {
         touched.sort_unstable();
         touched.dedup();
         touched.into_iter().for_each(|place| self.choose(place));
+        if !self.ready.is_empty() {
+            self.found = ticks;
+        }
+        let pause = self.policy.pause(ticks.saturating_sub(self.found));
+        let next = if self.ready.is_empty() { ticks.saturating_add(pause) } else { ticks };
+        header.neighbours.look_at.store(next, Relaxed);
     }
 
     fn look_at_log(&mut self, header: &Header, log: &AccessLog, is_remote: impl Fn(u64) -> bool) {
