@@ -20,8 +20,9 @@ const SAMPLE_TID_TIME_ADDRESS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 /// too long.
 const PROCESSORS_MAX: i64 = 64;
 
-/// Threads of a process that are watched from the beginning, at most. Those that they start are watched, too.
-const THREADS_MAX: usize = 16;
+/// Events of threads beside the first one, at most: each keeps a descriptor open. Threads that those of a process start later are
+/// watched without one.
+const OTHERS_MAX: usize = 64;
 /// Has an event write its records where another one does (`linux/perf_event.h`).
 const SET_OUTPUT: libc::c_ulong = 0x2405;
 
@@ -29,8 +30,8 @@ const SET_OUTPUT: libc::c_ulong = 0x2405;
 pub struct FaultEvents {
     /// One for each processor.
     by_processor: Vec<OwnedFd>,
-    /// Of further threads, whose records go where those of the first thread do.
-    others: Vec<OwnedFd>,
+    /// The same of further threads.
+    others: Vec<Vec<OwnedFd>>,
 }
 
 impl FaultEvents {
@@ -39,6 +40,10 @@ impl FaultEvents {
     /// # Errors
     /// The kernel has no such events or forbids them, there are too many processors, or the process is gone.
     pub fn open(process: u32) -> io::Result<Self> {
+        Self::open_of(process, threads(process).filter(|thread| *thread != process))
+    }
+
+    fn open_of(first: u32, others: impl Iterator<Item = u32>) -> io::Result<Self> {
         // SAFETY: the call takes a number.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         if processors > PROCESSORS_MAX {
@@ -53,30 +58,30 @@ impl FaultEvents {
             events.collect()
         };
         // Those in the kernel, as it copies to a mapped file, take a right.
-        let (mut without, wanted) = (bit::EXCLUDE_HYPERVISOR, all(process, bit::EXCLUDE_HYPERVISOR));
+        let (mut without, wanted) = (bit::EXCLUDE_HYPERVISOR, all(first, bit::EXCLUDE_HYPERVISOR));
         let by_processor = wanted.or_else(|_| {
             without |= bit::EXCLUDE_KERNEL;
-            all(process, without)
+            all(first, without)
         })?;
-        let mut others = Vec::new();
-        for thread in threads(process).filter(|thread| *thread != process).take(THREADS_MAX) {
-            // It may have ended.
-            let events = all(thread, without).unwrap_or_default();
-            let joined = events.into_iter().zip(&by_processor).filter(|(event, first)| {
-                // SAFETY: the call takes numbers.
-                unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, first.as_raw_fd()) == 0 }
-            });
-            others.extend(joined.map(|(event, _)| event));
-        }
+        let count = OTHERS_MAX / by_processor.len().max(1);
+        // One may have ended.
+        let others = others.take(count).filter_map(|thread| all(thread, without).ok()).collect();
         Ok(Self { by_processor, others })
     }
 
-    /// A ring for each processor, and what must stay open.
+    /// A ring for each processor, to which the events of all threads write, and the events that must stay open for that.
     ///
     /// # Errors
     /// The kernel refuses the memory.
     pub fn into_rings(self) -> io::Result<(Vec<Ring>, Vec<OwnedFd>)> {
-        Ok((self.by_processor.iter().map(Ring::new).collect::<Result<_, _>>()?, self.others))
+        let rings = self.by_processor.iter().map(Ring::new).collect::<Result<_, _>>()?;
+        let joins = |(event, first): &(OwnedFd, &OwnedFd)| {
+            // SAFETY: the call takes numbers.
+            unsafe { libc::ioctl(event.as_raw_fd(), SET_OUTPUT, first.as_raw_fd()) == 0 }
+        };
+        let others = self.others.into_iter();
+        let joined = others.flat_map(|events| events.into_iter().zip(&self.by_processor).filter(joins));
+        Ok((rings, joined.map(|(event, _)| event).collect()))
     }
 }
 
@@ -168,5 +173,54 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is this ring's, and no reference into it is left.
         unsafe { libc::munmap(self.start, PAGE + self.data_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, sync::mpsc, thread};
+
+    use super::*;
+
+    /// Where a byte of the file's middle is mapped, once it was read.
+    fn read_mapped(file: &fs::File) -> u64 {
+        // SAFETY: a new mapping of a file of two pages that nobody else has, and a byte within it.
+        unsafe {
+            let start =
+                libc::mmap(ptr::null_mut(), 2 * PAGE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            let byte = start.byte_add(PAGE + 7);
+            assert_eq!(byte.cast::<u8>().read_volatile(), 1);
+            byte.addr() as u64
+        }
+    }
+
+    #[test]
+    fn faults_of_threads_that_were_there_before_are_sampled() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 2 * PAGE]).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        if forebay_linux::cachestat(&file).is_ok_and(|cached| cached.cached > 0) {
+            // A file system in memory.
+            return;
+        }
+        let ((go, told), (tell, began)) = (mpsc::channel::<()>(), mpsc::channel::<u32>());
+        let reader = thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            told.recv().unwrap();
+            read_mapped(&file)
+        });
+        let thread = began.recv().unwrap();
+        assert!(threads(std::process::id()).any(|other| other == thread));
+        // Where the kernel has no such events, what agents see is recorded.
+        let Ok(events) = FaultEvents::open_of(std::process::id(), [thread].into_iter()) else { return };
+        let (rings, kept) = events.into_rings().unwrap();
+        assert!(!kept.is_empty());
+        go.send(()).unwrap();
+        let address = reader.join().unwrap();
+        let mut bytes = Vec::new();
+        rings.iter().for_each(|ring| ring.take(&mut bytes));
+        assert!(bytes.chunks_exact(8).any(|word| word == address.to_ne_bytes()));
     }
 }
