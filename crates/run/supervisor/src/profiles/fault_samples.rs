@@ -42,7 +42,7 @@ const SPECULATOR: &[u8] = b"forebay:spec";
 /// Collects the records of the kernel.
 pub struct FaultSamples {
     rings: Vec<Ring>,
-    /// What the kernel closes events with.
+    /// Events that live as long as their descriptors.
     _kept: Vec<OwnedFd>,
     bytes: Vec<u8>,
     records: Records,

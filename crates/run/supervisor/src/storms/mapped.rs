@@ -148,6 +148,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn pages_that_were_touched_are_told_from_others() {
+        let mut memory = vec![0u8; 64 * PAGE_BYTES as usize];
+        let start = memory.as_ptr().addr() as u64;
+        let middle = start.next_multiple_of(PAGE_BYTES) + 32 * PAGE_BYTES;
+        memory[(middle - start) as usize] = 1;
+        let touched = Touched::of(std::process::id()).unwrap();
+        assert_eq!(touched.within(middle..middle + 1), [middle / PAGE_BYTES]);
+        assert!(touched.within(0..PAGE_BYTES).is_empty(), "nothing is mapped there");
+        assert!(touched.within(middle..middle).is_empty());
+    }
+
+    #[test]
     fn parts_of_a_file_are_one_and_what_cannot_be_read_is_none() {
         let maps = b"\
             7f00000000-7f00200000 r--p 00000000 08:01 77 /data/a file\n\
