@@ -445,7 +445,7 @@ impl Filter {
     /// Allows the calls that are harmless with some arguments only.
     fn allow_with_arguments(&mut self) {
         self.allow_without(n::__NR_openat, 2, OPEN_CHANGES);
-        self.allow_without(n::__NR_mmap, 3, n::MAP_SHARED);
+        self.allow_without(n::__NR_mmap, 3, n::MAP_SHARED | n::MAP_HUGETLB);
         self.allow_with(
             n::__NR_madvise,
             2,

@@ -72,23 +72,32 @@ pub fn is_always_in_memory(file: isize, device: Option<&Device>) -> bool {
         return false;
     }
     const RAMFS_MAGIC: u32 = 0x8584_58f6;
+    file_system_of(file).is_some_and(|magic| {
+        matches!(
+            magic,
+            n::TMPFS_MAGIC
+                | RAMFS_MAGIC
+                | n::PROC_SUPER_MAGIC
+                | n::SYSFS_MAGIC
+                | n::CGROUP_SUPER_MAGIC
+                | n::CGROUP2_SUPER_MAGIC
+        )
+    })
+}
+
+/// Whether a mapping of the file takes pages of the system's pool of huge ones.
+pub fn is_of_huge_pages(file: isize, device: Option<&Device>) -> bool {
+    // A remote one would be asked.
+    !residency::has(device, file_system::REMOTE) && file_system_of(file) == Some(n::HUGETLBFS_MAGIC)
+}
+
+/// The number of the kind of file system that a file is on.
+fn file_system_of(file: isize) -> Option<u32> {
     let mut system = MaybeUninit::<n::statfs>::zeroed();
     // SAFETY: the call fills a local, for which all zeros is valid.
-    let kind = unsafe {
-        if sys!(n::__NR_fstatfs, file, system.as_mut_ptr()) != 0 {
-            return false;
-        }
-        system.assume_init().f_type as u32
-    };
-    matches!(
-        kind,
-        n::TMPFS_MAGIC
-            | RAMFS_MAGIC
-            | n::PROC_SUPER_MAGIC
-            | n::SYSFS_MAGIC
-            | n::CGROUP_SUPER_MAGIC
-            | n::CGROUP2_SUPER_MAGIC
-    )
+    unsafe {
+        (sys!(n::__NR_fstatfs, file, system.as_mut_ptr()) == 0).then(|| system.assume_init().f_type as u32)
+    }
 }
 
 /// Starts the device on a range.

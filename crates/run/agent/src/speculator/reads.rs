@@ -532,6 +532,9 @@ unsafe fn map_known(state: &mut State, call: &Call, index: FileIndex) -> (isize,
     let [_, length, protection, _, _, offset] = call.arguments;
     let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
     let (real, offset) = (file.real as isize, offset as u64);
+    if kernel::is_of_huge_pages(real, hints::entry(state, file.device)) {
+        end(state, End::NotEmulated);
+    }
     let missing = (length as u64).min(file.size.saturating_sub(offset));
     if missing == 0 || program_pages::is_cached(real, offset, missing) && has_arrived(real, offset, missing) {
         // SAFETY: the caller's.
@@ -589,13 +592,15 @@ unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isiz
     (unsafe { map_of(call, -1) }, make_mark(Some(length), site))
 }
 
-/// Makes the mapping that the program asks for, of another file, or of none: then all of it is zeros.
+/// Makes the mapping that the program asks for, of another file, or of none: then all of it is zeros. Pages of the system's pool of
+/// huge ones would be missing there for the program, and locked ones in memory.
 ///
 /// # Safety
 /// The program's own call, in a memory of its own.
 unsafe fn map_of(call: &Call, file: isize) -> isize {
     let [address, length, protection, flags, _, offset] = call.arguments;
-    let flags = (flags as u32 & !n::MAP_TYPE) | n::MAP_PRIVATE;
+    const HUGE: u32 = n::MAP_HUGETLB | n::MAP_HUGE_MASK << n::MAP_HUGE_SHIFT;
+    let flags = flags as u32 & !(n::MAP_TYPE | HUGE | n::MAP_LOCKED) | n::MAP_PRIVATE;
     let (flags, offset) = if file < 0 { (flags | n::MAP_ANONYMOUS, 0) } else { (flags, offset) };
     // SAFETY: the caller's.
     unsafe { sys!(n::__NR_mmap, address, length, protection, flags, file, offset) }
