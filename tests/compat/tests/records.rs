@@ -81,7 +81,7 @@ impl Folder {
         if state == State::Warm {
             read_all(self.files.path());
         }
-        self.recorded(argv, place).lines().filter_map(|line| self.need(line)).collect()
+        self.recorded(argv, place).lines().filter_map(|line| need(line, self.files.path())).collect()
     }
 
     /// All that a command needs, without the times.
@@ -116,15 +116,15 @@ impl Folder {
         }
         fs::read_to_string(&output).expect("read the needs")
     }
+}
 
-    /// `Kind START END MICROSECONDS PATH`, if it is of the folder.
-    fn need(&self, line: &str) -> Option<Need> {
-        let parts: Vec<&str> = line.splitn(5, ' ').collect();
-        let [kind, start, end, _, path] = parts[..] else { panic!("{line}") };
-        let number = |text: &str| text.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
-        let inner = Path::new(path).strip_prefix(self.files.path()).ok()?;
-        Some((kind.to_owned(), inner.display().to_string(), number(start)..number(end)))
-    }
+/// `Kind START END MICROSECONDS PATH`, if it is of the folder.
+fn need(line: &str, folder: &Path) -> Option<Need> {
+    let parts: Vec<&str> = line.splitn(5, ' ').collect();
+    let [kind, start, end, _, path] = parts[..] else { panic!("{line}") };
+    let number = |text: &str| text.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
+    let inner = Path::new(path).strip_prefix(folder).ok()?;
+    Some((kind.to_owned(), inner.display().to_string(), number(start)..number(end)))
 }
 
 fn read_all(folder: &Path) {
@@ -189,18 +189,28 @@ fn a_run_s_needs_are_recorded_warm_and_cold_from_above_and_beside() {
     }
 }
 
+/// They are watched from when the kernel has opened events of them; what was touched before is in the page table.
 #[test]
 fn a_static_program_s_cold_pages_are_recorded() {
+    const NAME: &str = "a_static_program_s_cold_pages_are_recorded";
     if !root()
         && fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").map_or(true, |text| text.trim() > "2")
     {
-        return skip("a_static_program_s_cold_pages_are_recorded", "the kernel tells this user of no faults");
+        return skip(NAME, "the kernel tells this user of no faults");
     }
+    let Some(disk) = slow_disk(NAME, Profile::Raid12Ms) else { return };
     let folder = Folder::new(Kind::Static);
+    let [program, mapped] = ["accesses", "mapped"].map(|name| disk.mount_point().join(name));
+    let copied = disk.fill(|_| {
+        fs::copy(folder.files.at("accesses"), &program)?;
+        fs::copy(folder.files.at("mapped"), &mapped)
+    });
+    copied.expect("fill the slow disk").expect("copy the files");
     for place in [Place::Above, Place::Beside] {
-        // A page that is still being written stays in memory, and is not waited for.
         in_some_run(|| {
-            let needs = folder.needs("map", place, State::Cold);
+            disk.make_cold().expect("empty the caches of the slow disk");
+            let text = folder.recorded(&[&program, Path::new("map"), disk.mount_point()], place);
+            let needs: Vec<_> = text.lines().filter_map(|line| need(line, disk.mount_point())).collect();
             let is_executed = needs.contains(&("Executed".into(), "accesses".into(), 0..0));
             if has_touched_pages(&needs) && is_executed {
                 Ok(())
@@ -255,9 +265,13 @@ fn what_a_static_program_waited_for_is_replayed() {
     });
 }
 
+fn slow_disk(name: &str, profile: Profile) -> Option<SlowDisk> {
+    SlowDisk::start(profile, 64 << 20).map_err(|why| skip(name, why.to_string())).ok()
+}
+
 /// A slow disk with a folder of small files.
 fn slow_files(name: &str) -> Option<(SlowDisk, PathBuf)> {
-    let disk = SlowDisk::start(Profile::Ssd1Ms, 64 << 20).map_err(|why| skip(name, why.to_string())).ok()?;
+    let disk = slow_disk(name, Profile::Ssd1Ms)?;
     let files = disk.mount_point().join("files");
     let made = disk.fill(|_| {
         fs::create_dir(&files)?;

@@ -8,6 +8,7 @@ mod fault_samples;
 pub(crate) mod files;
 pub(crate) mod learning;
 mod needs;
+mod opening;
 mod record;
 pub mod store;
 pub(crate) mod waits;

@@ -232,7 +232,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
     fn until_next(&mut self) -> Duration {
         let due = self.waits.look();
         if let Some(learning) = self.learning.as_mut().filter(|_| self.waits.are_of_first()) {
-            learning.on_no_agent();
+            learning.on_no_agent(self.pid.unsigned_abs());
         }
         due.min(self.timeout)
     }
@@ -263,9 +263,6 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.leases.look_if_due(header);
         let (channel, file) = (self.channel, &mut self.file);
         self.executor.get_or_insert_with(|| Executor::start_apart(channel, Vec::new(), file.take()));
-        if let Some(learning) = &mut self.learning {
-            learning.watch(pid);
-        }
         let soon = self.look_at_storms();
         let is_newly_told = self.faults.look(header, self.storms.spared());
         self.sweep.run(self.channel);

@@ -12,8 +12,11 @@ pub struct Apart {
     pid: i32,
     /// Names it for sure: another process may have its number when it has ended and was waited for.
     process: OwnedFd,
+    patience_ms: i32,
 }
 
+/// Where a process apart has the descriptor that it keeps.
+const KEPT: i32 = 3;
 /// What the kernel gets to end a process that waits for nothing.
 const DEATH_MS: i32 = 100;
 
@@ -25,6 +28,22 @@ const DEATH_MS: i32 = 100;
 /// # Errors
 /// The system refuses a process.
 pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
+    start(None, |_| work())
+}
+
+/// The same with one of this process's descriptors, which it is given.
+///
+/// # Errors
+/// As [`start_apart`].
+pub fn start_apart_with(kept: OwnedFd, work: impl FnOnce(OwnedFd)) -> io::Result<Apart> {
+    start(Some(&kept), |kept| {
+        if let Some(kept) = kept {
+            work(kept);
+        }
+    })
+}
+
+fn start(kept: Option<&OwnedFd>, work: impl FnOnce(Option<OwnedFd>)) -> io::Result<Apart> {
     // SAFETY: the calls take numbers and terminated paths. There is one thread, so the child finds no lock held. Nothing that
     // the caller owns is dropped there: the child ends without unwinding.
     unsafe {
@@ -37,12 +56,16 @@ pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
                     libc::_exit(0);
                 }
                 libc::setsid();
-                libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+                let kept = kept.filter(|kept| libc::dup2(kept.as_raw_fd(), KEPT) == KEPT);
+                let others = if kept.is_some() { KEPT as u32 + 1 } else { 0 };
+                libc::syscall(libc::SYS_close_range, 0, libc::STDERR_FILENO, 0);
+                libc::syscall(libc::SYS_close_range, others, u32::MAX, 0);
                 for _ in 0..=libc::STDERR_FILENO {
                     libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
                 }
                 let _ = libc::chdir(c"/".as_ptr());
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                let kept = kept.map(|_| OwnedFd::from_raw_fd(KEPT));
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(kept)));
                 libc::_exit(0)
             }
             pid if pid > 0 => {
@@ -52,7 +75,7 @@ pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
                     libc::kill(pid, libc::SIGKILL);
                     return Err(error);
                 }
-                Ok(Apart { pid, process: OwnedFd::from_raw_fd(process as i32) })
+                Ok(Apart { pid, process: OwnedFd::from_raw_fd(process as i32), patience_ms: DEATH_MS })
             }
             _ => Err(io::Error::last_os_error()),
         }
@@ -67,6 +90,11 @@ impl Apart {
         // SAFETY: the call takes a local.
         unsafe { libc::poll(&raw mut ended, 1, 0) > 0 }
     }
+
+    /// Kills it without a wait for its end.
+    pub fn let_go(mut self) {
+        self.patience_ms = 0;
+    }
 }
 
 impl Drop for Apart {
@@ -77,7 +105,7 @@ impl Drop for Apart {
         unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGKILL, ptr::null::<u8>(), 0);
             // One that waits in a file system which does not answer ends later, and is waited for by no process of ours.
-            if libc::poll(&raw mut ended, 1, DEATH_MS) > 0 {
+            if libc::poll(&raw mut ended, 1, self.patience_ms) > 0 {
                 libc::waitpid(self.pid, ptr::null_mut(), libc::WNOHANG);
             }
         }
@@ -86,7 +114,11 @@ impl Drop for Apart {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::{
+        fs::File,
+        io::{Read, Write},
+        sync::atomic::{AtomicU32, Ordering::SeqCst},
+    };
 
     use super::*;
 
@@ -108,5 +140,20 @@ mod tests {
         drop(apart);
         // SAFETY: as above.
         assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 10_000) }, 1);
+    }
+
+    #[test]
+    fn a_process_apart_has_the_descriptor_that_it_keeps_and_no_other() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let others = File::open("/dev/null").unwrap();
+        let apart = start_apart_with(writer.into(), |kept| {
+            // Its list has one more: that of the list itself.
+            let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+            let _ = File::from(kept).write_all(&[open as u8]);
+        });
+        let mut said = Vec::new();
+        reader.read_to_end(&mut said).unwrap();
+        assert_eq!(said, [5]);
+        drop((apart.unwrap(), others));
     }
 }

@@ -22,7 +22,7 @@ mod program_file;
 mod signals;
 mod start;
 
-pub use apart::{Apart, start_apart};
+pub use apart::{Apart, start_apart, start_apart_with};
 pub use beside::{Neighbour, Woken, adopts_orphans, start_beside};
 pub use child::{ChildEnd, ChildState, ChildUsage, child_state, reap_orphans};
 pub use command::{SHELL, by_shell, check_executable, start_command, start_first, terminated};

@@ -65,8 +65,28 @@ impl FaultEvents {
         })?;
         let count = OTHERS_MAX / by_processor.len().max(1);
         // One may have ended.
-        let others = others.take(count).filter_map(|thread| all(thread, without).ok()).collect();
+        let others = others.take(count).filter_map(|thread| all(thread, without).ok());
+        let others = others.filter(|events| events.len() == by_processor.len()).collect();
         Ok(Self { by_processor, others })
+    }
+
+    /// All descriptors, and the number of processors.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<OwnedFd>, u8) {
+        let processors = self.by_processor.len() as u8;
+        (self.by_processor.into_iter().chain(self.others.into_iter().flatten()).collect(), processors)
+    }
+
+    /// From what [`FaultEvents::into_parts`] gave; `None` where descriptors are missing.
+    #[must_use]
+    pub fn from_parts(descriptors: Vec<OwnedFd>, processors: u8) -> Option<Self> {
+        let processors = usize::from(processors);
+        let is_whole = !descriptors.is_empty() && descriptors.len().is_multiple_of(processors);
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.by_ref().take(processors).collect::<Vec<_>>();
+        let by_processor = Some(next()).filter(|_| is_whole)?;
+        let others = std::iter::from_fn(|| Some(next()).filter(|events| !events.is_empty())).collect();
+        Some(Self { by_processor, others })
     }
 
     /// A ring for each processor, to which the events of all threads write, and the events that must stay open for that.

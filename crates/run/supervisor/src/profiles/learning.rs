@@ -203,10 +203,11 @@ impl<'a> Learning<'a> {
         (learning, ahead)
     }
 
-    /// Takes what the kernel has no more room for, and judges the replay and the run when that is due. When to look again, if that
-    /// is soon: a known run should be recorded for a small part of its time.
+    /// Goes on with the recording, and judges the replay and the run when that is due. When to look again, if that is soon: a known run
+    /// should be recorded for a small part of its time. The calling thread must be the only one.
     pub fn look(&mut self, channel: &Channel, pid: u32) -> Option<Duration> {
-        self.recorder.look(pid);
+        self.recorder.watch(pid);
+        self.recorder.rest(pid);
         if self.is_judged && self.is_known.is_some() {
             return None;
         }
@@ -234,14 +235,12 @@ impl<'a> Learning<'a> {
         self.is_known.is_none().then(|| self.begun.elapsed())
     }
 
-    /// Watches the faults of a program that lasts. This process is not to fork later.
-    pub fn watch(&mut self, pid: u32) {
-        self.recorder.watch(pid);
-    }
-
-    /// The program has no agent.
-    pub const fn on_no_agent(&mut self) {
+    /// The program has no agent, and its faults tell all of what it maps. To be called as often as it is looked at: a file that was not
+    /// looked up before the end of the run may be unmounted then. The calling thread must be the only one.
+    pub fn on_no_agent(&mut self, pid: u32) {
         self.has_no_agent = true;
+        self.recorder.watch_soon();
+        self.recorder.watch(pid);
     }
 
     /// The run is over: teaches its profiles, unless it is known. Its figures, where they are wanted.

@@ -3,10 +3,9 @@
 use std::{
     cell::Cell,
     fs::{self, File},
-    io::{self, IoSliceMut},
+    io::IoSliceMut,
     path::Path,
     sync::atomic::Ordering::{Relaxed, SeqCst},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -26,13 +25,14 @@ use super::{
     access::{Entry, LogReader, microseconds},
     fault_samples::{FaultSamples, Found},
     needs::{Needs, Recorded},
+    opening::{Answer, Opening},
 };
 use crate::{
     channel::Channel,
     ffi::{self, FaultEvents},
 };
 
-/// A program that lasts so long has its faults watched. The kernel takes as long again to begin, and the end of a run would wait for that.
+/// A program with an agent has its faults watched when it lasts so long: its agent sees what it maps.
 const LASTS: Duration = Duration::from_millis(50);
 /// Without a fault for so long, faults are watched no longer: while they are, each switch between processes costs more.
 const QUIET: Duration = Duration::from_secs(10);
@@ -45,8 +45,6 @@ pub struct Recording {
     /// Whether the recorder is to watch the program's faults.
     is_cold: Cell<bool>,
 }
-
-const STACK_BYTES: usize = 64 << 10;
 
 /// The start of the run.
 #[derive(Clone, Copy)]
@@ -98,7 +96,7 @@ enum Watch {
     /// From when it has lasted.
     Due(Instant),
     /// The kernel opens events.
-    Begins(JoinHandle<io::Result<FaultEvents>>),
+    Begins(Opening),
     On(Box<FaultSamples>),
 }
 
@@ -116,34 +114,45 @@ impl Recorder {
         }
     }
 
-    /// Begins to watch the faults of the program `pid` when that is due: in a thread, so this process is not to fork later. The program
-    /// waits for none of it. Without events, what agents see is recorded.
+    /// The program has no agent, so its faults are watched at once.
+    pub fn watch_soon(&mut self) {
+        if let Watch::Due(at) = &mut self.faults {
+            *at = Instant::now();
+        }
+    }
+
+    /// Goes on with the watch of the faults of the program `pid`: begins it where that is due, and takes what was sampled. Neither the
+    /// program nor the end of its run waits for the kernel. Without events, what agents see is recorded. The calling thread must be the
+    /// only one.
     pub fn watch(&mut self, pid: u32) {
         self.faults = match std::mem::replace(&mut self.faults, Watch::Off) {
-            Watch::Due(at) if Instant::now() >= at => {
-                let builder = thread::Builder::new().name("forebay:faults".into()).stack_size(STACK_BYTES);
-                builder.spawn(move || FaultEvents::open(pid)).map_or(Watch::Off, Watch::Begins)
-            }
-            Watch::Begins(opening) if opening.is_finished() => {
-                let events = opening.join().ok().and_then(Result::ok);
-                let samples = events.and_then(|events| FaultSamples::new(events).ok());
-                (self.last_fault, self.used) = (Instant::now(), processor_time(pid).unwrap_or_default());
-                samples.map_or(Watch::Off, |mut samples| {
-                    samples.begin_with(pid, self.clock.raw_ns);
-                    Watch::On(Box::new(samples))
-                })
+            Watch::Due(at) if Instant::now() >= at => Opening::begin(pid).map_or(Watch::Off, Watch::Begins),
+            Watch::Begins(opening) => match opening.answer() {
+                Answer::None => Watch::Begins(opening),
+                Answer::Refused => Watch::Off,
+                Answer::Opened(events) => self.samples_from(events, pid).map_or(Watch::Off, Watch::On),
+            },
+            Watch::On(mut faults) => {
+                if faults.look() {
+                    (self.last_fault, self.used) = (Instant::now(), processor_time(pid).unwrap_or(self.used));
+                }
+                Watch::On(faults)
             }
             other => other,
         };
     }
 
-    /// Takes what the kernel has no more room for, of the program `pid`. The access log has room for all.
-    pub fn look(&mut self, pid: u32) {
-        let Watch::On(faults) = &mut self.faults else { return };
-        let used = processor_time(pid).unwrap_or(self.used);
-        if faults.look() {
-            (self.last_fault, self.used) = (Instant::now(), used);
-        } else if self.last_fault.elapsed() > QUIET || used.saturating_sub(self.used) > QUIET_USED {
+    fn samples_from(&mut self, events: FaultEvents, pid: u32) -> Option<Box<FaultSamples>> {
+        let mut samples = Box::new(FaultSamples::new(events).ok()?);
+        (self.last_fault, self.used) = (Instant::now(), processor_time(pid).unwrap_or_default());
+        samples.begin_with(pid, self.clock.raw_ns);
+        Some(samples)
+    }
+
+    /// Watches no longer if there was no fault for long.
+    pub fn rest(&mut self, pid: u32) {
+        let used = || processor_time(pid).unwrap_or(self.used).saturating_sub(self.used);
+        if matches!(self.faults, Watch::On(_)) && (self.last_fault.elapsed() > QUIET || used() > QUIET_USED) {
             self.stop_watching();
         }
     }
