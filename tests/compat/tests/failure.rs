@@ -194,6 +194,20 @@ fn what_cannot_be_told_of_memory_is_named() {
     figures("without_swap", NO_SWAP, &|found| *found == all);
 }
 
+/// A copy counts for as much as the program, which could get less then. Only the supervisor is told so here.
+#[test]
+fn where_the_kernel_grants_no_more_memory_than_there_is_no_copy_is_made() {
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
+        return skip("strict_memory", "only root may mount, and both sides run without forebay");
+    }
+    let script = "mount -t tmpfs none /proc/sys/vm; echo 2 > /proc/sys/vm/overcommit_memory";
+    in_some_run(|| {
+        let outcome = reader("strict_memory", 4).before(with_mounts(script)).check().expect("unshare");
+        assert!(outcome.figure("forks") == 0.0, "{:?}", outcome.totals());
+        outcome.wanted(|outcome| outcome.figure("agents_off/strict_memory") > 0.0).map(drop)
+    });
+}
+
 /// A control group with less memory than `gather` needs, and no swap for it.
 fn small_group() -> Option<MemoryLimit> {
     let limit = MemoryLimit::start(24 << 20);

@@ -34,6 +34,13 @@ pub fn has_userfaultfd() -> bool {
     }
 }
 
+/// Whether the kernel grants no more memory than there is (overcommit_memory of proc_sys_vm(5)): what a program may yet get is less by
+/// all that its copies could write to.
+#[must_use]
+pub fn has_strict_memory() -> bool {
+    std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"))
+}
+
 /// Whether the kernel looks for pages of some kind in a page map (ioctl_pagemap_scan(2), Linux 6.7).
 #[must_use]
 pub fn has_pagemap_scan(pages: BorrowedFd<'_>) -> bool {

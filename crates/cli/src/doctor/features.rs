@@ -2,7 +2,7 @@
 
 use std::{fs, fs::File, os::fd::AsFd, path::Path, thread};
 
-use forebay_linux::features::{has_pagemap_scan, has_userfaultfd, landlock_version};
+use forebay_linux::features::{has_pagemap_scan, has_strict_memory, has_userfaultfd, landlock_version};
 use forebay_supervisor::{agent_library, has_fault_signals, has_memory_group, has_pressure, has_swap};
 
 use super::{
@@ -109,6 +109,14 @@ pub const FEATURES: &[Feature] = &[
         remedy: "run Linux 6.7 or later, in a container whose profile allows the call",
         need: Need::Optional,
         look: Look::For(|| File::open("/proc/self/pagemap").is_ok_and(|file| has_pagemap_scan(file.as_fd()))),
+    },
+    Feature {
+        job: Job::Run,
+        name: "memory beyond what there is",
+        purpose: "a speculator counts for as much as the program, which could get less; without it, none is started",
+        remedy: "let the kernel grant more with: sysctl vm.overcommit_memory=0",
+        need: Need::Optional,
+        look: Look::For(|| !has_strict_memory()),
     },
     Feature {
         job: Job::Run,

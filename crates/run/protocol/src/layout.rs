@@ -44,7 +44,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 16;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 17;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -125,6 +125,8 @@ pub struct Header {
     pub pid_namespace: AtomicU64,
     /// seccomp filters that the supervisor itself runs under, which are no reason for an agent to stay away.
     pub seccomp_filters: AtomicU32,
+    /// 1 where the kernel grants no more memory than there is: the program could miss what a copy of it counts for.
+    pub strict_memory: AtomicU32,
     /// Processes that an agent was loaded into.
     pub processes_assisted: AtomicU64,
     /// Programs started without an agent, by [`Unassisted`].

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::Ordering::{Relaxed, Release},
 };
 
-use forebay_linux::kernel_text;
+use forebay_linux::{features::has_strict_memory, kernel_text};
 use forebay_policy::price::{CHECKPOINT_US_MIN, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks};
 use forebay_protocol::access_log::{AccessLog, wanted};
 use forebay_protocol::layout::{
@@ -78,6 +78,7 @@ impl Channel {
         header.supervisor_pid.store(std::process::id(), Relaxed);
         header.enabled.store(enabled.into(), Relaxed);
         header.seccomp_filters.store(seccomp_filters(), Relaxed);
+        header.strict_memory.store(has_strict_memory().into(), Relaxed);
         let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |link| link.ino());
         header.pid_namespace.store(namespace, Relaxed);
         // As late as possible: the longer since the start of the process, the more exact.

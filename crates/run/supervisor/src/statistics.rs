@@ -103,6 +103,7 @@ pub const OFF_NAMES: [&str; Off::COUNT] = [
     "System V memory",
     "huge pages",
     "copies visible",
+    "strict memory",
 ];
 /// What trials found, for people, by [`Trials::found`].
 pub const TRIAL_NAMES: [&str; 4] = ["as claimed", "less", "more", "undecided"];

@@ -108,6 +108,9 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
         // What is foretold is under way, and a speculator would ask for the same.
         return Err(Refusal::NotNow);
     }
+    if header.strict_memory.load(Relaxed) != 0 {
+        return Err(Refusal::Unsafe(Off::StrictMemory));
+    }
     if held::maps_locked_file() {
         return Err(Refusal::Unsafe(Off::MappedLock));
     }

@@ -58,11 +58,13 @@ pub enum Off {
     HugePages,
     /// The program adopts orphans, is in another namespace, or is told of forks or of every file that is opened.
     Visible,
+    /// The kernel grants no more memory than there is, and the program could miss what a copy of it counts for.
+    StrictMemory,
 }
 
 impl Off {
     /// Number of reasons.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 }
 
 /// Bits of [`super::Header::missing`].
