@@ -8,7 +8,7 @@ use std::process::Command;
 
 use forebay_compat::case::NOBODY;
 use forebay_compat::guests::build;
-use forebay_compat::{Case, Scratch, root, skip, switch};
+use forebay_compat::{Case, Outcome, Scratch, in_some_run, root, skip, switch};
 use forebay_testkit::elf::headers_last;
 
 /// Cold data and somewhere to write.
@@ -137,6 +137,22 @@ fn the_first_process_of_a_namespace_runs_as_alone_and_is_named() {
     let Some(outcome) = case.check() else { return };
     let named = outcome.figure("agents_off/copies_visible");
     assert!(switch("FOREBAY_COMPAT_PLAIN") || named == 1.0, "{:?}", outcome.totals());
+}
+
+/// A fork during a direct read may lose what it reads.
+#[test]
+fn a_program_that_reads_around_the_page_cache_is_not_copied() {
+    for how in ["open", "fcntl", "child"] {
+        let argv = [build("direct_beside").into_os_string(), how.into()];
+        in_some_run(|| {
+            let case = Case::new("direct_beside", argv.clone()).setup(|scratch| {
+                scratch.noise("data", 9 << 20, 1).noise("other", 9 << 20, 2);
+            });
+            let Some(outcome) = case.env("FOREBAY_FIRST_US", "0").check() else { return Ok(()) };
+            let is_named = |it: &Outcome| it.figure("agents_off/O_DIRECT") > 0.0 && it.figure("forks") == 0.0;
+            if switch("FOREBAY_COMPAT_PLAIN") { Ok(()) } else { outcome.wanted(is_named).map(drop) }
+        });
+    }
 }
 
 /// Reads files of a folder before and after a shell command, and tells what it gets: all by one process, in one order.

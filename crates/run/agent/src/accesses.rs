@@ -348,8 +348,8 @@ unsafe fn has_made(call: &Call) -> bool {
 /// The flags of a call that opened a path.
 ///
 /// # Safety
-/// The kernel has just made the call, and opened the path.
-unsafe fn flags_of(call: &Call) -> u64 {
+/// The kernel has just made the call, and opened the path, or the call is no openat2(2).
+pub unsafe fn flags_of(call: &Call) -> u64 {
     let [_, b, c, ..] = call.arguments;
     match call.number as u32 {
         n::__NR_open => b as u64,

@@ -86,7 +86,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Read => original::read(call, call.arguments[0]),
             Class::ReadSecond => original::read(call, call.arguments[1]),
             Class::Path | Class::PathAt => original::look_up(call, class),
-            Class::PathOpens | Class::PathAtOpens => process::opened(original::look_up(call, class)),
+            Class::PathOpens | Class::PathAtOpens => path_opening_call(call, class),
             Class::Opens => opening_call(call),
             Class::Seek => original::seek(call),
             Class::Folder => {
@@ -218,6 +218,26 @@ unsafe fn opening_call(call: &Call) -> isize {
     result
 }
 
+/// A call that opens a path.
+///
+/// # Safety
+/// The program is making `call`.
+unsafe fn path_opening_call(call: &Call, class: Class) -> isize {
+    // SAFETY: the caller's.
+    let result = process::opened(unsafe { original::look_up(call, class) });
+    // SAFETY: the kernel has just made the call.
+    if result >= 0 && unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0 {
+        original::disable_everywhere(Off::Direct);
+    }
+    result
+}
+
+/// Whether a call opens a file for direct reads, as far as its registers tell.
+fn asks_for_direct_reads(call: &Call) -> bool {
+    // SAFETY: without openat2, no memory is read.
+    call.number as u32 != n::__NR_openat2 && unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0
+}
+
 fn asks_for_huge_pages(call: &Call) -> bool {
     call.number as u32 == n::__NR_mmap && call.arguments[3] as u32 & n::MAP_HUGETLB != 0
 }
@@ -248,6 +268,9 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             }
             Class::Signal => return faults::bystander_call(call),
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
+            Class::PathOpens | Class::PathAtOpens if asks_for_direct_reads(call) => {
+                return classified_in_forked_child(call, class);
+            }
             _ => {}
         }
         note_mapping(call);

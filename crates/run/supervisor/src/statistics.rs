@@ -104,6 +104,7 @@ pub const OFF_NAMES: [&str; Off::COUNT] = [
     "huge pages",
     "copies visible",
     "strict memory",
+    "O_DIRECT",
 ];
 /// What trials found, for people, by [`Trials::found`].
 pub const TRIAL_NAMES: [&str; 4] = ["as claimed", "less", "more", "undecided"];

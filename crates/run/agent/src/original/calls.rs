@@ -221,7 +221,12 @@ pub fn on_lock() {
 
 /// Whether an `fcntl` says nothing that its process must become an original for.
 pub fn is_harmless(call: &Call) -> bool {
-    !matches!(call.arguments[1] as u32, n::F_SETLEASE | n::F_NOTIFY)
+    !matches!(call.arguments[1] as u32, n::F_SETLEASE | n::F_NOTIFY) && !begins_direct_reads(call)
+}
+
+/// Whether an `fcntl` has reads of an open file go around the page cache.
+fn begins_direct_reads(call: &Call) -> bool {
+    call.arguments[1] as u32 == n::F_SETFL && call.arguments[2] as u32 & n::O_DIRECT != 0
 }
 
 /// # Safety
@@ -237,6 +242,9 @@ pub unsafe fn control(call: &Call) -> isize {
         if let Some(header) = session::header() {
             header.leases.store(LEASES_SOME, Relaxed);
         }
+    }
+    if begins_direct_reads(call) {
+        disable_everywhere(Off::Direct);
     }
     if command == n::F_NOTIFY && call.arguments[2] as u32 & n::DN_ACCESS != 0 {
         visibility::stop_replay();

@@ -60,11 +60,13 @@ pub enum Off {
     Visible,
     /// The kernel grants no more memory than there is, and the program could miss what a copy of it counts for.
     StrictMemory,
+    /// The program has opened a file with O_DIRECT: a fork during a direct read may lose what it brings (open(2)).
+    Direct,
 }
 
 impl Off {
     /// Number of reasons.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 14;
 }
 
 /// Bits of [`super::Header::missing`].
