@@ -224,14 +224,31 @@ fn a_static_program_s_cold_pages_are_recorded() {
 /// It has no agent, so what it waits for is recorded: under the names of its files, and no others.
 #[test]
 fn what_a_static_program_waits_for_is_recorded() {
-    const NAME: &str = "what_a_static_program_waits_for_is_recorded";
-    let Some((disk, files)) = slow_files(NAME) else { return };
-    let folder = Folder::new(Kind::Static);
-    let program = folder.files.at("accesses");
+    is_seen_to_wait("what_a_static_program_waits_for_is_recorded", Kind::Static, &[]);
+}
+
+/// Its agent could not reach the supervisor.
+#[test]
+fn what_a_program_waits_for_that_has_given_up_rights_is_recorded() {
+    const NAME: &str = "what_a_program_waits_for_that_has_given_up_rights_is_recorded";
+    if !root() {
+        return skip(NAME, "only root has rights to give up");
+    }
+    is_seen_to_wait(NAME, Kind::Program, &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+}
+
+/// What the guest reads is recorded, though the guest has no agent.
+#[track_caller]
+fn is_seen_to_wait(name: &str, kind: Kind, before: &[&str]) {
+    let Some((disk, files)) = slow_files(name) else { return };
+    let folder = Folder::new(kind);
+    let program = disk.mount_point().join("accesses");
+    disk.fill(|_| fs::copy(folder.files.at("accesses"), &program)).expect("fill the disk").expect("copy");
     for place in [Place::Above, Place::Beside] {
         in_some_run(|| {
             disk.make_cold().expect("empty the caches of the slow disk");
-            let argv = [&program, Path::new("files"), &files];
+            let before = before.iter().map(Path::new);
+            let argv: Vec<&Path> = before.chain([&*program, Path::new("files"), &*files]).collect();
             let lines = folder.lines_of(&argv, place);
             let read = |number: &usize| {
                 lines.contains(&format!("Read 0 3000 {}", files.join(number.to_string()).display()))

@@ -198,13 +198,15 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
     }
     // SAFETY: a terminated path, or the kernel says that it is none.
     match unsafe { examine(directory, path as *const u8, workspace) } {
-        Ok(()) if environment::library_reachable() => {
-            Some(session::Name { program_key: key, ..session::name() })
-        }
-        Ok(()) => {
+        Ok(()) if !environment::library_reachable() => {
             count(Unassisted::AgentUnreachable);
             None
         }
+        Ok(()) if !session::is_reachable() => {
+            count(Unassisted::RightsGivenUp);
+            None
+        }
+        Ok(()) => Some(session::Name { program_key: key, ..session::name() }),
         Err(Some(reason)) => {
             if reason == Unassisted::Privileged {
                 // It may unmount what the executor has open for its parent.

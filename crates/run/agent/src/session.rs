@@ -78,17 +78,28 @@ pub fn attach(name: Name) -> bool {
     true
 }
 
-#[inline(never)]
-fn map(offset: usize, bytes: usize) -> Option<usize> {
+/// Whether a program that this process becomes could open the session, as one of the supervisor's rights can.
+pub fn is_reachable() -> bool {
+    // SAFETY: the path is terminated.
+    path().is_some_and(|path| unsafe {
+        sys!(n::__NR_faccessat, n::AT_FDCWD, path.as_ptr(), n::R_OK | n::W_OK) == 0
+    })
+}
+
+/// The supervisor's descriptor of the session.
+fn path() -> Option<PathBuffer<48>> {
     let mut path = PathBuffer::<48>::new();
     let name = name();
     let fits = path.push(b"/proc/")
         && path.push_number(name.supervisor.into())
         && path.push(b"/fd/")
         && path.push_number(name.descriptor.into());
-    if !fits {
-        return None;
-    }
+    fits.then_some(path)
+}
+
+#[inline(never)]
+fn map(offset: usize, bytes: usize) -> Option<usize> {
+    let path = path()?;
     // SAFETY: the path is terminated; the new mapping is placed by the kernel.
     unsafe {
         let fd = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDWR | n::O_CLOEXEC);

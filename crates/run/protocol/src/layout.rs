@@ -44,7 +44,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 18;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 19;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;

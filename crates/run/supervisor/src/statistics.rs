@@ -88,6 +88,7 @@ pub const UNASSISTED_NAMES: [&str; Unassisted::COUNT] = [
     "not examined",
     "address sanitizer",
     "limited",
+    "rights given up",
 ];
 /// Why an agent went to Off, for people, by [`Off`].
 pub const OFF_NAMES: [&str; Off::COUNT] = [

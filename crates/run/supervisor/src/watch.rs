@@ -231,8 +231,8 @@ impl<'a, 'k> Rounds<'a, 'k> {
     /// How long to wait for the program. What processes without an agent wait for is looked at before.
     fn until_next(&mut self) -> Duration {
         let due = self.waits.look();
-        if let Some(learning) = self.learning.as_mut().filter(|_| self.waits.are_of_first()) {
-            learning.on_no_agent(self.pid.unsigned_abs());
+        if let Some(learning) = self.learning.as_mut().filter(|_| self.waits.are_any()) {
+            learning.on_no_agent(self.pid.unsigned_abs(), self.waits.are_of_first());
         }
         due.min(self.timeout)
     }

@@ -22,11 +22,13 @@ pub enum Unassisted {
     Sanitized,
     /// Its address space is limited: the agent would take a part.
     Limited,
+    /// It has given up rights that the supervisor has, and cannot open the supervisor's memory.
+    RightsGivenUp,
 }
 
 impl Unassisted {
     /// Number of reasons.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 10;
 }
 
 /// Why an agent that was loaded went to Off.

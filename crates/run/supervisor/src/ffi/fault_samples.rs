@@ -35,12 +35,14 @@ pub struct FaultEvents {
 }
 
 impl FaultEvents {
-    /// Opens them. The kernel takes some 20 ms to open the first event of a second.
+    /// Opens them, of a process and others. The kernel takes some 20 ms to open the first event of a second.
     ///
     /// # Errors
     /// The kernel has no such events or forbids them, there are too many processors, or the process is gone.
-    pub fn open(process: u32) -> io::Result<Self> {
-        Self::open_of(process, threads(process).filter(|thread| *thread != process))
+    pub fn open(processes: impl Iterator<Item = u32>) -> io::Result<Self> {
+        let mut threads = processes.flat_map(threads);
+        let first = threads.next().ok_or(io::ErrorKind::NotFound)?;
+        Self::open_of(first, threads)
     }
 
     fn open_of(first: u32, others: impl Iterator<Item = u32>) -> io::Result<Self> {

@@ -235,10 +235,10 @@ impl<'a> Learning<'a> {
         self.is_known.is_none().then(|| self.begun.elapsed())
     }
 
-    /// The program has no agent, and its faults tell all of what it maps. To be called as often as it is looked at: a file that was not
+    /// A process has no agent, so its faults tell all of what it maps. To be called as often as it is looked at: a file that was not
     /// looked up before the end of the run may be unmounted then. The calling thread must be the only one.
-    pub fn on_no_agent(&mut self, pid: u32) {
-        self.has_no_agent = true;
+    pub fn on_no_agent(&mut self, pid: u32, is_first: bool) {
+        self.has_no_agent |= is_first;
         self.recorder.watch_soon();
         self.recorder.watch(pid);
     }

@@ -16,7 +16,7 @@ use rustix::{
     },
 };
 
-use crate::ffi::FaultEvents;
+use crate::{ffi::FaultEvents, storms::family};
 
 /// The most descriptors that the kernel passes with one message.
 const DESCRIPTORS_MAX: usize = 253;
@@ -37,7 +37,7 @@ pub enum Answer {
 }
 
 impl Opening {
-    /// Has events opened of the faults of a process. The calling thread must be the only one.
+    /// Has events opened of the faults of a process and of its descendants. The calling thread must be the only one.
     ///
     /// # Errors
     /// The system refuses a process or a socket.
@@ -48,7 +48,7 @@ impl Opening {
             // Without a name it is only harder to find.
             let _ = rustix::thread::set_name(c"forebay:faults");
             // What is not passed on is closed with the process.
-            let _ = FaultEvents::open(process).and_then(|events| pass_on(&socket, events));
+            let _ = FaultEvents::open(family::processes(process)).and_then(|events| pass_on(&socket, events));
         });
         Ok(Self { opener: Some(opener?), answers })
     }

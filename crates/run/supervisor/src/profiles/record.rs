@@ -30,6 +30,7 @@ use super::{
 use crate::{
     channel::Channel,
     ffi::{self, FaultEvents},
+    storms::family,
 };
 
 /// A program with an agent has its faults watched when it lasts so long: its agent sees what it maps.
@@ -114,7 +115,7 @@ impl Recorder {
         }
     }
 
-    /// The program has no agent, so its faults are watched at once.
+    /// A process has no agent, so faults are watched at once.
     pub fn watch_soon(&mut self) {
         if let Watch::Due(at) = &mut self.faults {
             *at = Instant::now();
@@ -145,7 +146,7 @@ impl Recorder {
     fn samples_from(&mut self, events: FaultEvents, pid: u32) -> Option<Box<FaultSamples>> {
         let mut samples = Box::new(FaultSamples::new(events).ok()?);
         (self.last_fault, self.used) = (Instant::now(), processor_time(pid).unwrap_or_default());
-        samples.begin_with(pid, self.clock.raw_ns);
+        family::processes(pid).for_each(|process| samples.begin_with(process, self.clock.raw_ns));
         Some(samples)
     }
 

@@ -59,7 +59,7 @@ pub struct Waits {
     channel: Arc<Channel>,
     /// The program that was started.
     first: u32,
-    family: Vec<u32>,
+    family: Vec<Member>,
     family_until: Instant,
     /// Processes that may not be looked at.
     refused: HashSet<u32>,
@@ -75,6 +75,14 @@ pub struct Waits {
     /// What a wait that is seen stands for: the shortest pause.
     sample: Duration,
     next: Instant,
+}
+
+/// A process without an agent.
+#[derive(Clone, Copy)]
+struct Member {
+    process: u32,
+    /// Whether it has the user of this process.
+    is_of_user: bool,
 }
 
 /// A look-up that waited, at this time of the log.
@@ -136,12 +144,18 @@ impl Waits {
         self.settle();
         if began >= self.family_until {
             self.family = without_agent(&self.channel, self.first);
-            self.family.retain(|process| !self.refused.contains(process));
-            self.is_first_among.get_or_insert(self.family.contains(&self.first));
+            self.family.retain(|member| !self.refused.contains(&member.process));
+            let is_first_among = self.family.iter().any(|member| member.process == self.first);
+            self.is_first_among.get_or_insert(is_first_among);
             self.family_until = began + FAMILY;
         }
         let known = self.known.len();
-        let waits = self.family.clone().into_iter().map(|process| self.look_at(process)).sum();
+        let mut waits = 0;
+        for Member { process, is_of_user } in self.family.clone() {
+            let found = self.look_at(process);
+            // What lies beside its files, a process of another user may have no right to read.
+            waits += if is_of_user { found } else { 0 };
+        }
         self.tell(waits);
         // A long wait is new once, such as that for a terminal.
         if self.known.len() > known {
@@ -152,6 +166,11 @@ impl Waits {
         let pause = self.sample.max(quiet).min(PAUSE_MAX);
         self.next = Instant::now() + pause;
         pause
+    }
+
+    /// Whether there are processes without an agent.
+    pub const fn are_any(&self) -> bool {
+        !self.family.is_empty()
     }
 
     /// Whether the program that was started has no agent.
@@ -314,8 +333,8 @@ fn are_there(channel: &Channel) -> bool {
         .any(|(reason, count)| reason != Unassisted::Privileged as usize && count.load(Relaxed) > 0)
 }
 
-/// The processes of a run that have no agent, and see the files that this process sees.
-fn without_agent(channel: &Channel, first: u32) -> Vec<u32> {
+/// The processes of a run that have no agent, see the files that this process sees, and have no more rights.
+fn without_agent(channel: &Channel, first: u32) -> Vec<Member> {
     let of_slot = |slot| {
         let slot = channel.slot(slot);
         [&slot.pid, &slot.speculator_pid, &slot.checkpoint.pid].map(|number| number.load(Relaxed))
@@ -326,13 +345,15 @@ fn without_agent(channel: &Channel, first: u32) -> Vec<u32> {
         let link = |name: &str| fs::read_link(format!("/proc/{process}/{name}")).ok();
         Some((link("root")?, link("ns/mnt")?))
     };
-    let own = view("self");
-    let is_ours = |process: &u32| {
-        let folder = format!("/proc/{process}");
-        !assisted.contains(process)
-            && fs::metadata(&folder).is_ok_and(|found| found.uid() == geteuid().as_raw())
+    let (own, user) = (view("self"), geteuid());
+    let member = |process: u32| {
+        let owner = fs::metadata(format!("/proc/{process}")).ok()?.uid();
+        let is_of_user = owner == user.as_raw();
+        let is_ours = !assisted.contains(&process)
+            && (is_of_user || user.is_root())
             && own.is_some()
-            && view(&process.to_string()) == own
+            && view(&process.to_string()) == own;
+        is_ours.then_some(Member { process, is_of_user })
     };
     let mut all = Vec::new();
     let mut waiting = vec![first];
@@ -342,8 +363,7 @@ fn without_agent(channel: &Channel, first: u32) -> Vec<u32> {
         all.push(process);
         waiting.extend(family::children(process));
     }
-    all.retain(is_ours);
-    all
+    all.into_iter().filter_map(member).collect()
 }
 
 /// A system call that a thread waits in.

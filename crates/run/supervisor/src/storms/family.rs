@@ -14,21 +14,27 @@ const OWN: &str = "(forebay:";
 
 /// Major faults of these processes and of their descendants, as far as the kernel tells who those are.
 pub fn major_faults(first: impl Iterator<Item = u32>) -> HashMap<u32, u64> {
-    let mut waiting: Vec<u32> = first.collect();
+    walk(first.collect()).map(|(process, found)| (process, found.own.major_faults)).collect()
+}
+
+/// A process and its descendants; none of forebay's own.
+pub fn processes(first: u32) -> impl Iterator<Item = u32> {
+    walk(vec![first]).map(|(process, _)| process)
+}
+
+fn walk(mut waiting: Vec<u32>) -> impl Iterator<Item = (u32, ProcessStat)> {
     let mut seen: HashSet<u32> = HashSet::new();
-    let mut faults = HashMap::new();
-    while let Some(process) = waiting.pop() {
-        if seen.len() >= PROCESSES_MAX {
-            break;
+    std::iter::from_fn(move || {
+        while let Some(process) = waiting.pop().filter(|_| seen.len() < PROCESSES_MAX) {
+            let is_new = process != 0 && seen.insert(process);
+            let stat = is_new.then(|| fs::read_to_string(format!("/proc/{process}/stat")).ok()).flatten();
+            let Some(stat) = stat.filter(|stat| !stat.contains(OWN)) else { continue };
+            let Some(found) = ProcessStat::parse(&stat) else { continue };
+            waiting.extend(children(process));
+            return Some((process, found));
         }
-        let is_new = process != 0 && seen.insert(process);
-        let stat = is_new.then(|| fs::read_to_string(format!("/proc/{process}/stat")).ok()).flatten();
-        let Some(stat) = stat.filter(|stat| !stat.contains(OWN)) else { continue };
-        let Some(found) = ProcessStat::parse(&stat) else { continue };
-        faults.insert(process, found.own.major_faults);
-        waiting.extend(children(process));
-    }
-    faults
+        None
+    })
 }
 
 /// The children of a process.
