@@ -151,8 +151,11 @@ mod tests {
             let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
             let _ = File::from(kept).write_all(&[open as u8]);
         });
-        let mut said = Vec::new();
-        reader.read_to_end(&mut said).unwrap();
+        let mut ready = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the call takes a local.
+        assert_eq!(unsafe { libc::poll(&raw mut ready, 1, 10_000) }, 1);
+        let mut said = [0];
+        reader.read_exact(&mut said).unwrap();
         assert_eq!(said, [5]);
         drop((apart.unwrap(), others));
     }

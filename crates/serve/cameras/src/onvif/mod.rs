@@ -188,9 +188,9 @@ fn escaped(text: &str) -> String {
             '<' => written += "&lt;",
             '>' => written += "&gt;",
             '"' => written += "&quot;",
-            // No other control characters are allowed.
-            sign if sign.is_control() && !sign.is_whitespace() => written.push('\u{FFFD}'),
-            sign => written.push(sign),
+            '\t' | '\n' | '\r' | ' '..='\u{FFFD}' | '\u{10000}'.. => written.push(sign),
+            // XML 1.0 has no other characters.
+            _ => written.push('\u{FFFD}'),
         }
     }
     written
@@ -201,4 +201,13 @@ fn date(unix_ns: u64) -> String {
     let begin = humantime::parse_rfc3339("1970-01-01T00:00:00Z").ok();
     let time = begin.and_then(|begin| begin.checked_add(Duration::from_secs(unix_ns / crate::SECOND_NS)));
     time.map(|time| humantime::format_rfc3339_seconds(time).to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_xml_has_no_sign_for_is_replaced() {
+        let all = "a\u{b}b\u{c}\u{0}\t\n\u{85}<\u{FFFE}\u{1F4F7}";
+        assert_eq!(super::escaped(all), "a\u{FFFD}b\u{FFFD}\u{FFFD}\t\n\u{85}&lt;\u{FFFD}\u{1F4F7}");
+    }
 }
