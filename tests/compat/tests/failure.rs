@@ -226,18 +226,25 @@ fn a_program_that_needs_more_memory_than_it_may_have_fails_as_without() {
     let join = format!("echo 0 > {}; {NO_SWAP}", limit.processes_file().display());
     let gather = [build("gather").into_os_string(), "64".into(), "1000".into()];
     let case = || Case::new("too_little_memory", gather.clone()).before(with_mounts(&join));
-    let Some(outcome) = case().check() else { return };
+    // The kernel may kill the supervisor, too, which is in the group. Then there are no figures.
+    let has_figures =
+        |outcome: &Outcome| switch("FOREBAY_COMPAT_PLAIN") || outcome.figure("exit_status") == 137.0;
+    let outcome = in_some_run(|| case().check().map(|outcome| outcome.wanted(has_figures)).transpose());
+    let Some(outcome) = outcome else { return };
     assert_eq!(outcome.status, 137);
     if switch("FOREBAY_COMPAT_PLAIN") {
         return;
     }
-    assert_eq!((outcome.figure("exit_status"), outcome.figure("ended_by_signal")), (137.0, 9.0));
+    assert_eq!(outcome.figure("ended_by_signal"), 9.0);
     assert!(outcome.figure("killed_for_memory") >= 1.0, "{:?}", outcome.totals());
     assert!(missing(&outcome).contains("swap"), "{:?}", outcome.totals());
-    let said = String::from_utf8(case().options(&["--stats"]).run(Side::With).stderr).expect("text");
-    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.starts_with("forebay: gather was ended by signal 9 (SIGKILL) after "), "{said}");
-    assert!(said.contains(": its control group's memory did not suffice stalls "), "{said}");
+    in_some_run(|| {
+        let said = String::from_utf8(case().options(&["--stats"]).run(Side::With).stderr).expect("text");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_whole = said.starts_with("forebay: gather was ended by signal 9 (SIGKILL) after ")
+            && said.contains(": its control group's memory did not suffice stalls ");
+        if is_whole { Ok(()) } else { Err(said) }
+    });
 }
 
 /// The group that counts is the one that the program is in, which need not be forebay's.

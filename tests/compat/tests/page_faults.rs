@@ -267,7 +267,7 @@ limited! {
           select count(*), sum(length(v)) from t where name > 'name5' and id % 7 = 0; \
           update t set v = zeroblob(999) where id % 500 = 0; select sum(id) from t; select v is null from t where name = 'name77';"];
     xz_compresses_at_its_best: texts, 60 MiB, ["sh", "-c", "head -c 60000 data.bin > some.bin; xz -9k some.bin"];
-    git_packs_again: repository, 28 MiB,
+    git_packs_again: repository, 14 MiB,
         ["sh", "-c", "git -c pack.threads=1 gc -q --prune=now; git count-objects -v; git cat-file -p HEAD~2:texts/t9 | tail -3"];
 }
 
