@@ -12,6 +12,7 @@ mod hints;
 mod jail;
 mod kernel;
 mod listing;
+mod mappings;
 mod memory;
 mod paths;
 mod reads;
@@ -307,7 +308,7 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
             n::__NR_dup => descriptors::duplicate(state, a, 0),
             n::__NR_dup2 | n::__NR_dup3 => descriptors::duplicate_to(state, a, b),
             n::__NR_fcntl => descriptors::control(state, a, b as u32, c),
-            n::__NR_mmap => reads::map(state, call, logged),
+            n::__NR_mmap => mappings::map(state, call, logged),
             _ => emulation::call(state, call),
         }
     }
