@@ -31,6 +31,9 @@ pub struct Corpus {
     /// Put forebay's own files on the disk, too; they are in memory without this option
     #[arg(long)]
     pub forebay_cold: bool,
+    /// Run each command line alone once more a round, and show what chance makes of the figures
+    #[arg(long)]
+    pub control: bool,
     /// Record each program in one run first, and replay its access profile
     #[arg(long)]
     pub second_run: bool,
@@ -54,7 +57,8 @@ strace, which finds the files that a program needs.
 Examples:
   forebay evaluate corpus --list
   forebay evaluate corpus --runs 5 --json corpus.json
-  forebay evaluate corpus --only grep-r --only git-log-patch --disk nvme";
+  forebay evaluate corpus --only grep-r --only git-log-patch --disk nvme
+  forebay evaluate corpus --disk local --control";
 
 fn case(name: &str) -> Result<&'static Case, String> {
     let found = corpus::all().iter().find(|case| case.name == name);
@@ -73,6 +77,7 @@ pub fn run(args: &Corpus) -> anyhow::Result<ExitCode> {
         cases,
         runs: args.runs.into(),
         forebay_cold: args.forebay_cold,
+        control: args.control,
         second_run: args.second_run,
         tools: args.tools.clone(),
         forebay: this_program()?,

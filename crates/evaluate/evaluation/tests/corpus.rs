@@ -46,6 +46,7 @@ fn outcome(test: &str, last: &str, names: &[&str]) -> Option<Outcome> {
         cases,
         runs: 1,
         forebay_cold: false,
+        control: true,
         second_run: false,
         tools: "absent".into(),
         forebay,
@@ -68,7 +69,7 @@ fn every_side_runs_and_a_missing_package_is_told() {
     let names: Vec<&str> = outcome.measured.iter().map(|measured| measured.case.name).collect();
     assert_eq!(names, ["du", "sort", "container-grep"]);
     for measured in &outcome.measured {
-        for side in [Side::Original, Side::Forebay, Side::Warm] {
+        for side in [Side::Original, Side::Forebay, Side::Control, Side::Warm] {
             assert_eq!(measured.elapsed_s(side).values().len(), 1);
         }
         assert_eq!(measured.counters.get("stalls_before").unwrap().values(), [7.0]);
@@ -84,6 +85,7 @@ fn every_side_runs_and_a_missing_package_is_told() {
     let has = |subject: &str, metric: &str| {
         rows.iter().any(|row| (&*row.subject, &*row.metric) == (subject, metric))
     };
+    assert!(table.contains("By chance, alone against alone: 3 command lines"), "{table}");
     for (subject, metric) in [("du", "elapsed"), ("sort", "share_stalled"), ("corpus", "geometric_mean")] {
         assert!(has(subject, metric), "{subject} {metric}");
     }

@@ -25,6 +25,8 @@ pub enum Side {
     Original,
     /// Under `forebay run`, with its data cold.
     Forebay,
+    /// As it is once more, with its data cold: what chance makes of a comparison.
+    Control,
     /// With hints written by hand, with its data cold.
     Hinted,
     /// As it is, with all of its data in memory.
@@ -32,7 +34,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// All sides in the order of the first round; each cold run leaves the data warm for the last.
+    /// The sides of a comparison in the order of the first round; each cold run leaves the data warm for the last.
     pub const ALL: [Self; 4] = [Self::Original, Self::Forebay, Self::Hinted, Self::Warm];
 
     /// The name in results.
@@ -40,6 +42,7 @@ impl Side {
         match self {
             Self::Original => "original",
             Self::Forebay => "forebay",
+            Self::Control => "control",
             Self::Hinted => "hinted",
             Self::Warm => "warm",
         }
@@ -211,7 +214,7 @@ impl<'a> Comparison<'a> {
         let statistics = scratch.join("statistics.json");
         let plain = &self.workload.plain;
         let invocation = match side {
-            Side::Original | Side::Warm => plain.clone(),
+            Side::Original | Side::Control | Side::Warm => plain.clone(),
             Side::Forebay => self.assisted(plain, &statistics),
             Side::Hinted => self.workload.hinted.as_ref().unwrap_or(plain).clone(),
         };

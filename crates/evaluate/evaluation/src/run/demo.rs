@@ -212,6 +212,7 @@ fn heading(side: Side) -> &'static str {
     match side {
         Side::Original => "cold",
         Side::Forebay => "with forebay",
+        Side::Control => "cold, once more",
         Side::Hinted => "hints by hand",
         Side::Warm => "warm",
     }

@@ -51,6 +51,7 @@ const TOTALS_OF_CORPUS: Shape = Shape::Sides(&[
     on("geometric mean", "forebay", "geometric_mean"),
     on("helped", "forebay", "share_helped"),
     on("harmed", "forebay", "share_harmed"),
+    on("harmed by chance", "control", "share_harmed"),
     on("mean of those that stall", "forebay", "stalled_geometric_mean"),
     on("helped of those", "forebay", "share_stalled_helped"),
 ]);
@@ -135,7 +136,8 @@ Stall removed is the part of the waiting time that forebay saves. A speedup belo
 Each command line has its data, its program and its libraries on the disk, all of them cold. Each runs alone and with
 forebay, in turn, and once more with everything in memory (warm). Speedup is the time alone over the time with forebay,
 round by round. Stall is the share of the time alone that is gone when everything is in memory. The worst run is the
-longest with forebay, as a multiple of the median time alone.",
+longest with forebay, as a multiple of the median time alone. Harmed by chance are those that a comparison of the program
+alone with itself counts as harmed.",
         sections: &[
             Section {
                 heading: "All together",

@@ -10,7 +10,10 @@ mod reason;
 mod table;
 mod tools;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
+use tempfile::TempDir;
 
 use crate::harness::interrupt::Interrupt;
 use crate::harness::progress::Steps;
@@ -28,8 +31,13 @@ pub use outcome::{
 pub use reason::Reason;
 pub use table::list;
 
-/// The sides that are cold, in the order of the first round.
-const COLD: [Side; 2] = [Side::Original, Side::Forebay];
+/// The sides that are cold, in the order of the first round; the last one where it is asked for.
+const COLD: [Side; 3] = [Side::Original, Side::Forebay, Side::Control];
+
+/// Where Linux systems have a file system in memory for everyone.
+const MEMORY: &str = "/dev/shm";
+/// The kernel's number for such file systems, of statfs(2).
+const TMPFS: i64 = 0x0102_1994;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -44,12 +52,20 @@ pub struct Options {
     pub forebay_cold: bool,
     /// Whether each program was recorded once, and its profile is replayed. Without, there are no profiles.
     pub second_run: bool,
+    /// Whether each program runs alone twice a round, which tells what chance makes of the figures.
+    pub control: bool,
     /// Has packages of Python and Node.
     pub tools: PathBuf,
     /// The `forebay` program.
     pub forebay: PathBuf,
     /// The agent's library, which it finds beside itself.
     pub agent: Option<PathBuf>,
+}
+
+impl Options {
+    fn cold_sides(&self) -> &'static [Side] {
+        if self.control { &COLD } else { &COLD[..2] }
+    }
 }
 
 /// What becomes of a command line when it was its turn: a line for people.
@@ -70,12 +86,14 @@ pub fn run(
         return Err(Error::Missing { program: "strace", package: "strace" });
     }
     let tools = Tools::new(&options.tools);
-    let scratch = scratch_folder()?;
+    let scratch = folder_in_memory()?;
     let bench = Bench { options, tools: &tools, scratch: scratch.path(), interrupt: &interrupt };
     bench.set_up()?;
-    let mut steps = Steps::new(options.cases.len() * (1 + options.runs * 3), progress);
+    let runs = options.runs * (options.cold_sides().len() + 1);
+    let mut steps = Steps::new(options.cases.len() * (1 + runs), progress);
     let mut outcome = Outcome {
         profile: options.profile,
+        controlled: options.control,
         tools: options.tools.clone(),
         measured: Vec::new(),
         failed: Vec::new(),
@@ -110,6 +128,21 @@ pub fn run(
     }
 }
 
+/// A folder for forebay's own files and for what programs print: in memory, where the system lets programs execute what lies there.
+/// Elsewhere a run with forebay would wait for the disk that has the folder, as the statistics are written.
+fn folder_in_memory() -> Result<TempDir, Error> {
+    let memory = Path::new(MEMORY);
+    let is_in_memory = statfs(memory).is_ok_and(|found| found.f_type == TMPFS);
+    let executes = statvfs(memory).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    if !(is_in_memory && executes) {
+        return scratch_folder();
+    }
+    tempfile::Builder::new()
+        .prefix("forebay-")
+        .tempdir_in(memory)
+        .map_err(Error::file("create a folder in", memory))
+}
+
 fn measure(bench: &Bench<'_>, case: &'static Case, steps: &mut Steps<'_>) -> Result<Measured, Error> {
     steps.begin(format!("{}: writing the data", case.name));
     let mut prepared = bench.prepare(case)?;
@@ -120,7 +153,7 @@ fn measure(bench: &Bench<'_>, case: &'static Case, steps: &mut Steps<'_>) -> Res
             steps.begin(format!("{}: round {round} of {}, {}", case.name, bench.options.runs, side.name()));
             prepared.run(side, measured)
         };
-        for side in in_turn(&COLD, round) {
+        for side in in_turn(bench.options.cold_sides(), round) {
             step(side, &mut measured)?;
         }
         step(Side::Warm, &mut measured)?;

@@ -65,13 +65,19 @@ impl Measured {
 
     /// The median time alone over the median time with.
     pub fn speedup(&self) -> f64 {
-        self.elapsed_s(Side::Original).median() / self.elapsed_s(Side::Forebay).median()
+        self.figures(Side::Forebay).speedup
     }
 
     /// The longest run with, over the median time alone.
     pub fn worst(&self) -> f64 {
-        let longest = self.elapsed_s(Side::Forebay).values().iter().copied().fold(f64::NAN, f64::max);
-        longest / self.elapsed_s(Side::Original).median()
+        self.figures(Side::Forebay).worst
+    }
+
+    /// A side beside the program alone.
+    pub fn figures(&self, side: Side) -> Figures {
+        let (alone, times) = (self.elapsed_s(Side::Original).median(), self.elapsed_s(side));
+        let longest = times.values().iter().copied().fold(f64::NAN, f64::max);
+        Figures { speedup: alone / times.median(), worst: longest / alone, stall_share: self.stall_share() }
     }
 
     /// The share of the time alone that is gone when everything is in memory: with the shortest such run, since a busy machine
@@ -138,6 +144,8 @@ pub struct LeftOut {
 pub struct Outcome {
     /// The disk.
     pub profile: Profile,
+    /// Whether each program ran alone twice a round.
+    pub controlled: bool,
     /// The folder of tools.
     pub tools: PathBuf,
     /// What was measured, in the order of the corpus.
@@ -158,12 +166,16 @@ impl Outcome {
 
     /// What the speedups are together.
     pub fn summary(&self) -> Summary {
-        let pairs = self.measured.iter().map(|one| Figures {
-            speedup: one.speedup(),
-            worst: one.worst(),
-            stall_share: one.stall_share(),
-        });
-        Summary::of(&pairs.collect::<Vec<_>>())
+        self.summary_of(Side::Forebay)
+    }
+
+    /// What the same figures are by chance, where each program ran alone once more.
+    pub fn by_chance(&self) -> Option<Summary> {
+        self.controlled.then(|| self.summary_of(Side::Control))
+    }
+
+    fn summary_of(&self, side: Side) -> Summary {
+        Summary::of(&self.measured.iter().map(|one| one.figures(side)).collect::<Vec<_>>())
     }
 
     /// Rows by the result schema, cases named `DISK/SIDE`; those of all command lines together have the subject `corpus`.
@@ -173,32 +185,21 @@ impl Outcome {
         }
         let disk = self.profile.to_string();
         let assisted = format!("{disk}/{}", Side::Forebay.name());
+        let control = format!("{disk}/{}", Side::Control.name());
         let measured = self.measured.iter().flat_map(|measured| measured.rows(&disk));
         let failed =
             self.failed.iter().map(|failed| Row::once(failed.case.name, &assisted, "failed", "1", 1.0));
-        let summary = self.summary();
-        let summary = [
-            ("measured", summary.measured as f64),
-            ("geometric_mean", summary.geometric_mean),
-            ("share_helped", summary.helped),
-            ("share_harmed", summary.harmed),
-            ("worst_run", summary.worst),
-            ("stalled", summary.stalled as f64),
-            ("stalled_geometric_mean", summary.stalled_geometric_mean),
-            ("share_stalled_helped", summary.stalled_helped),
-        ];
-        let summary = summary.into_iter().filter(|(_, value)| value.is_finite());
-        let summary = summary.map(|(metric, value)| Row::once("corpus", &assisted, metric, "1", value));
-        measured.chain(failed).chain(summary).collect()
+        let by_chance = self.by_chance().map(|summary| summary.rows(&control)).unwrap_or_default();
+        measured.chain(failed).chain(self.summary().rows(&assisted)).chain(by_chance).collect()
     }
 }
 
 /// Of one command line, what a summary takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// The median time alone over that with.
+    /// The median time alone over that of the side.
     pub speedup: f64,
-    /// The longest run with, over the median time alone.
+    /// The longest run of the side, over the median time alone.
     pub worst: f64,
     /// The share of the time alone that is stall.
     pub stall_share: f64,
@@ -215,7 +216,7 @@ pub struct Summary {
     pub helped: f64,
     /// The share with a speedup below [`HARMED`].
     pub harmed: f64,
-    /// The longest run with, over the median time alone, of all.
+    /// The longest run, over the median time alone, of all.
     pub worst: f64,
     /// How many stall for more than [`STALLED`] of their time.
     pub stalled: usize,
@@ -243,6 +244,21 @@ impl Summary {
             stalled_geometric_mean: geometric_mean(&stalled),
             stalled_helped: share(&stalled, |speedup| speedup >= STALLED_HELPED),
         }
+    }
+
+    fn rows(&self, case: &str) -> Vec<Row> {
+        let figures = [
+            ("measured", self.measured as f64),
+            ("geometric_mean", self.geometric_mean),
+            ("share_helped", self.helped),
+            ("share_harmed", self.harmed),
+            ("worst_run", self.worst),
+            ("stalled", self.stalled as f64),
+            ("stalled_geometric_mean", self.stalled_geometric_mean),
+            ("share_stalled_helped", self.stalled_helped),
+        ];
+        let finite = figures.into_iter().filter(|(_, value)| value.is_finite());
+        finite.map(|(metric, value)| Row::once("corpus", case, metric, "1", value)).collect()
     }
 }
 
@@ -297,12 +313,14 @@ mod tests {
         let times = [
             (Side::Original, [2.0, 4.0, 6.0]),
             (Side::Forebay, [1.0, 2.0, 5.0]),
+            (Side::Control, [5.0, 5.0, 8.0]),
             (Side::Warm, [1.0, 3.0, 3.0]),
         ];
         for (side, times) in times {
             times.iter().for_each(|&time| measured.push_elapsed(side, Duration::from_secs_f64(time)));
         }
         assert_eq!((measured.speedup(), measured.worst(), measured.stall_share()), (2.0, 1.25, 0.75));
+        assert_eq!(measured.figures(Side::Control), figures(0.8, 2.0, 0.75));
         assert_eq!(measured.reason(), None);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use forebay_quantity::{percent, seconds, times};
 
 use super::case::{Case, Need};
-use super::outcome::{HARMED, HELPED, Outcome, STALLED, STALLED_HELPED};
+use super::outcome::{HARMED, HELPED, Outcome, STALLED, STALLED_HELPED, Summary};
 use super::tools::{Tools, how_to_install};
 use crate::harness::table::render;
 use crate::run::comparison::Side;
@@ -28,7 +28,10 @@ impl Outcome {
         parts
             .extend(self.failed.iter().map(|failed| format!("FAILED {}: {}.", failed.case.name, failed.why)));
         parts.extend(self.left_out_sentences());
-        parts.push(self.summary_lines());
+        parts.push(summary_lines(&self.summary(), ""));
+        parts.extend(
+            self.by_chance().map(|by_chance| summary_lines(&by_chance, "By chance, alone against alone: ")),
+        );
         let harmed = self.measured.iter().filter(|measured| measured.speedup() < HARMED);
         let harmed: Vec<&str> = harmed.map(|measured| measured.case.name).collect();
         if !harmed.is_empty() {
@@ -73,24 +76,23 @@ impl Outcome {
         let commands = how_to_install(&missing, &self.tools).join("\n  ");
         vec![format!("Left out: {}. Install what they need:\n  {commands}", names.join(", "))]
     }
+}
 
-    fn summary_lines(&self) -> String {
-        let summary = self.summary();
-        format!(
-            "{} command lines: geometric mean {}, helped (over {HELPED}x) {}, harmed (below {HARMED}x) {}, \
-             worst run {} of the time alone.\n\
-             {} stall for more than {} of their time: geometric mean {}, {STALLED_HELPED}x and more {}.",
-            summary.measured,
-            times(summary.geometric_mean),
-            percent(summary.helped),
-            percent(summary.harmed),
-            times(summary.worst),
-            summary.stalled,
-            percent(STALLED),
-            times(summary.stalled_geometric_mean),
-            percent(summary.stalled_helped),
-        )
-    }
+fn summary_lines(summary: &Summary, head: &str) -> String {
+    format!(
+        "{head}{} command lines: geometric mean {}, helped (over {HELPED}x) {}, harmed (below {HARMED}x) {}, \
+         worst run {} of the time alone.\n\
+         {} stall for more than {} of their time: geometric mean {}, {STALLED_HELPED}x and more {}.",
+        summary.measured,
+        times(summary.geometric_mean),
+        percent(summary.helped),
+        percent(summary.harmed),
+        times(summary.worst),
+        summary.stalled,
+        percent(STALLED),
+        times(summary.stalled_geometric_mean),
+        percent(summary.stalled_helped),
+    )
 }
 
 /// The names of `cases` with their kinds and commands, and what has to be installed for them.
