@@ -23,7 +23,8 @@
 //!   `d = 1` or `2 d <= c`, and demand stalls when at least two came with no completion between. It falls by a
 //!   quarter of the gap (three quarters while young) and rises by 1/32, faster after a run of samples above it. So
 //!   some twenty such samples show that a device became slower, and a single slow one does not. Samples taken deep
-//!   in the queue move the base only if they are well below it.
+//!   in the queue move the base only if they are well below it, or so long that not even one channel explains them: `L <= d S`.
+//!   So a base that fell for nothing rises, beside an original that always waits, too.
 //! * *capacity*, the estimate of `c`: each completion issued in the upper half of the limit (`2 d >= limit`)
 //!   suggests `c = d S / L`. A latency within 1.25 of the base says only that `c` is no smaller than `d`; that
 //!   counts as 1.14 `d`, which doubles the limit. A suggestion counts as at most a factor of 2, with a weight
@@ -77,6 +78,10 @@ const CAPACITY_MIN: i32 = -ONE;
 const CAPACITY_MAX: i32 = 8 * ONE - DEPTH_PER_CHANNEL_LOG;
 /// Samples far below the base, by more than jitter, count whatever their depth.
 const BELOW_JITTER: i32 = ONE / 4;
+/// What one sample raises the base by: 1/32.
+const RISE: i32 = ONE / 32;
+/// Completions in a row that are not believed, at most.
+const UNBELIEVED_MAX: u32 = 7;
 /// Base samples while the base is young.
 const BASE_YOUNG: u32 = 4;
 /// Suggestions before the limit is believed.
@@ -106,6 +111,8 @@ pub struct InflightLimit {
     provisional: bool,
     /// How many requests waited for others, in the end; see [`QUEUED_MIN`].
     queued: u32,
+    /// Completions that were not believed in a row, up to [`UNBELIEVED_MAX`].
+    unbelieved: u32,
 }
 
 impl Default for InflightLimit {
@@ -127,6 +134,7 @@ impl InflightLimit {
             stalls: 0,
             provisional: false,
             queued: 0,
+            unbelieved: 0,
         }
     }
 
@@ -147,6 +155,7 @@ impl InflightLimit {
             stalls: (word >> 52 & 0xf) as u32,
             provisional: word >> 56 & 1 != 0,
             queued: (word >> 57 & 0xf) as u32,
+            unbelieved: (word >> 61) as u32,
         }
     }
 
@@ -162,7 +171,8 @@ impl InflightLimit {
                 | u64::from(self.above) << 48
                 | u64::from(self.stalls) << 52
                 | u64::from(self.provisional) << 56
-                | u64::from(self.queued) << 57,
+                | u64::from(self.queued) << 57
+                | u64::from(self.unbelieved) << 61,
             Relaxed,
         );
     }
@@ -223,6 +233,8 @@ impl InflightLimit {
             self.base = latency;
         } else if latency < self.base - BELOW_JITTER {
             self.base -= ((self.base - BELOW_JITTER - latency) / 4).min(ONE / 2);
+        } else {
+            self.raise_base(latency_ticks, depth_at_issue, RISE);
         }
 
         if depth + ONE >= log2(u64::from(self.limit())) {
@@ -247,23 +259,34 @@ impl InflightLimit {
 
     /// As [`InflightLimit::on_completion`], told by a process that may have had to wait for a processor before it
     /// could see the completion, and whose prefetch may have joined a read that was under way. A long latency may be
-    /// the wait for a processor, and is not believed; one shorter than the base says that the queue was empty, and
+    /// the wait for a processor, and is not believed, but for many in a row; one shorter than the base says that the queue was empty, and
     /// nothing of the base, which the original's own waits tell. While they have told nothing, as those of a program that
     /// maps its files, a prefetch that nothing else was in flight with is taken for one.
     ///
     /// `slack_ticks` is what it takes to be woken on an idle machine, which counts on a device as fast as that.
     pub fn on_seen(&mut self, latency_ticks: u64, depth_at_issue: u32, slack_ticks: u64) {
         let latency_ticks = latency_ticks.saturating_sub(slack_ticks);
-        if latency_ticks > 0 && self.base == 0 && depth_at_issue == 1 {
-            self.provisional = true;
-            self.track_base(log2(latency_ticks));
-        } else if self.provisional {
-            if log2(latency_ticks) <= self.base + BELIEVED {
-                self.complete(latency_ticks, depth_at_issue);
+        if self.base == 0 {
+            if latency_ticks > 0 && depth_at_issue == 1 {
+                self.provisional = true;
+                self.track_base(log2(latency_ticks));
             }
-        } else if self.base != 0 && log2(latency_ticks) <= self.base + BELIEVED {
-            self.complete(latency_ticks.max(self.base_ticks()), depth_at_issue);
+        } else if log2(latency_ticks) <= self.base + BELIEVED {
+            self.unbelieved = 0;
+            let least = if self.provisional { 0 } else { self.base_ticks() };
+            self.complete(latency_ticks.max(least), depth_at_issue);
+        } else if self.unbelieved < UNBELIEVED_MAX {
+            self.unbelieved += 1;
+        } else {
+            // So many in a row did not wait for a processor: the base was told by a wait that was none.
+            self.raise_base(latency_ticks, depth_at_issue, 4 * RISE);
         }
+    }
+
+    /// Even one channel serves so many requests in as many times the base.
+    fn raise_base(&mut self, latency_ticks: u64, depth_at_issue: u32, most: i32) {
+        let least = log2(latency_ticks) - log2(u64::from(depth_at_issue));
+        self.base += (least - self.base).clamp(0, most);
     }
 
     /// The original waited this long for a read of its own that nothing was prefetched for.
@@ -293,7 +316,7 @@ impl InflightLimit {
             self.above = 0;
         } else {
             self.above = (self.above + 1).min(0xf);
-            let step = (ONE / 32) << (self.above / 4);
+            let step = RISE << (self.above / 4);
             self.base += step.min(sample - self.base);
         }
     }

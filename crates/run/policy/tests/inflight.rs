@@ -37,6 +37,8 @@ struct Device {
     limit: InflightLimit,
     /// Whether the speculator alone tells of its prefetches.
     only_seen: bool,
+    /// When the read is done that the original waits for; it reads again soon after.
+    original: Option<u64>,
 }
 
 impl Device {
@@ -51,6 +53,7 @@ impl Device {
             issued: 0,
             limit: InflightLimit::new(),
             only_seen: false,
+            original: None,
         }
     }
 
@@ -75,9 +78,13 @@ impl Device {
     }
 
     fn issue(&mut self) {
+        while self.original.is_some_and(|done| done < self.now) {
+            self.original = Some(self.serve());
+        }
         let done = self.serve();
         self.issued += 1;
-        self.inflight.push(Reverse((done, self.now, self.inflight.len() as u32 + 1)));
+        let depth = self.inflight.len() as u32 + 1 + u32::from(self.original.is_some());
+        self.inflight.push(Reverse((done, self.now, depth)));
     }
 
     /// Fills up to the limit, then lets one request complete.
@@ -278,6 +285,55 @@ fn a_device_that_becomes_slower_or_narrower_is_learned_anew() {
         settle(&mut device, 40, 0..=0);
     }
     assert!((18..=40).contains(&device.limit.limit()), "wide again: {}", device.limit.limit());
+}
+
+/// Requests that join others under way look as if the device were quicker, and then all that follow as if they had queued.
+#[test]
+fn a_limit_that_fell_for_nothing_recovers_beside_an_original_that_always_waits() {
+    for (service_us, channels, jitter, band) in [
+        (1_000, 128, Jitter::Even, 4..=256),
+        (1_000, 128, Jitter::Tailed, 8..=256),
+        (75, 16, Jitter::Even, 4..=48),
+        (12_000, 4, Jitter::Even, 3..=12),
+        (1_000, 1, Jitter::Even, 1..=2),
+    ] {
+        for seed in 0..20 {
+            let mut device = Device::new(service_us, channels, jitter, seed);
+            for _ in 0..4 {
+                device.limit.on_stall(service_us * TICKS_PER_US / 8);
+            }
+            for _ in 0..60 {
+                device.limit.on_completion(service_us * TICKS_PER_US, device.limit.limit() + 1);
+            }
+            assert_eq!(device.limit.limit(), 1);
+            device.original = Some(0);
+            let settled = settle(&mut device, 600, band.clone());
+            let what = format!("{channels} channels, {jitter:?}, seed {seed}: {}", settled.middle);
+            assert!(band.contains(&settled.middle), "{what}");
+        }
+    }
+}
+
+/// The original's first wait was short, for something else or for the rest of a read that was under way, and it tells of no other.
+#[test]
+fn one_short_wait_of_the_original_does_not_bind_those_that_are_only_seen() {
+    for (service_us, channels, band) in [(1_000, 128, 64..=256), (75, 16, 12..=48), (1_000, 1, 1..=3)] {
+        for seed in 0..20 {
+            let mut device = Device::new(service_us, channels, Jitter::Even, seed);
+            device.only_seen = true;
+            device.limit.on_stall(service_us * TICKS_PER_US / 20);
+            let mut limits = Vec::new();
+            for _ in 0..60 {
+                device.drain(0);
+                settle(&mut device, 20, 0..=0);
+                limits.push(device.limit.limit());
+            }
+            let mut late = limits.split_off(40);
+            late.sort_unstable();
+            let middle = late[late.len() / 2];
+            assert!(band.contains(&middle), "{channels} channels, seed {seed}: {limits:?} {late:?}");
+        }
+    }
 }
 
 #[test]
