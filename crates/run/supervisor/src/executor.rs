@@ -32,7 +32,11 @@ use std::{
 use forebay_linux::process::{Apart, start_apart};
 use forebay_policy::{price::AT_ONCE_HOPED, replay::Pace};
 use forebay_profile::Identity;
-use rustix::{io::Errno, thread::futex};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    io::{Errno, fcntl_dupfd_cloexec},
+    thread::futex,
+};
 
 use crate::{channel::Channel, devices::Ticket, ffi};
 use cells::Cells;
@@ -51,6 +55,8 @@ const AT_WORK_MAX: usize = 4;
 /// Threads that stay when there is nothing to do.
 const THREADS_KEPT: usize = 2;
 const STACK_BYTES: usize = 64 << 10;
+/// What the threads have open at once: what was found, the same opened, and that once more where a file system is tried.
+const DESCRIPTORS_MAX: usize = 4 * THREADS_MAX;
 /// A thread that has nothing to do for so long looks around, in case a wake-up was lost with its sender, and ends if it
 /// is one of many.
 const IDLE: Duration = Duration::from_millis(500);
@@ -211,9 +217,19 @@ impl Executor {
     /// Starts the first thread; it starts the others as they are needed.
     pub fn start(&self) {
         if self.0.crew.threads() == 0 {
+            make_room_for_descriptors();
             grow(&self.0);
         }
     }
+}
+
+/// Has the kernel make the process's table of descriptors as large as all threads need it. As a process with threads needs a larger
+/// one, the kernel waits for a grace period of RCU, and so do all of its opens: ten milliseconds and more.
+fn make_room_for_descriptors() {
+    let last = i32::try_from(DESCRIPTORS_MAX - 1).unwrap_or(i32::MAX);
+    let any = open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // Where the limit is less, or there is no such descriptor, the table grows as it is used.
+    let _ = any.and_then(|any| fcntl_dupfd_cloexec(any, last));
 }
 
 /// Adds a thread; without one more the jobs only wait longer.
