@@ -4,28 +4,32 @@
 //! process makes the window longer; once nothing is new, reads have the way that they have without a log. A read in sequence
 //! that goes on as a window ends is marked as unfinished, and taken for one to the end of the file.
 //!
-//! What is recorded is found again by its hash, so a call that is repeated writes nothing. A descriptor has the place of
-//! the record that names its file. Forked children inherit that. Two descriptors of one open file, or calls that are not
-//! seen, can make a wrong range. That costs a useless prefetch at most, because the supervisor cuts ranges at the file's end.
+//! What is recorded is found again by its hash, so a call that is repeated writes nothing.
 //!
 //! What a file is, is recorded with the first of its opens or uses, from what the kernel has in memory. So no file system is
 //! asked at the end of the run. A file that changes during the run is what it was when it was used.
 //!
 //! Everything is an atomic word, so threads, signal handlers and vfork children record at any time.
 
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+mod descriptors;
+mod text;
 
-use forebay_protocol::access_log::{AccessLog, Attributes, Entry, Outcome, PATH_BYTES_MAX, Use, wanted};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+
+use forebay_protocol::access_log::{AccessLog, Attributes, Entry, Outcome, PATH_BYTES_MAX, wanted};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::Turn;
 use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::call::Call;
 use crate::calls::Class;
 use crate::{attributes, process, session, timing};
+use descriptors::{file_of, note_listing, note_range};
+use text::{measure, mix, word_at};
+
+pub use descriptors::record_range;
 
 /// The log; null while nothing is recorded.
 static LOG: AtomicPtr<AccessLog> = AtomicPtr::new(core::ptr::null_mut());
@@ -38,48 +42,6 @@ static FOLDER: AtomicU32 = AtomicU32::new(0);
 
 /// Calls that are looked at closely after one that was new.
 const ATTENTION_CALLS: u32 = 128;
-/// Ranges of one process that prolong the window, at most. Behind them, only reads that leave the processor are new.
-const ATTENDED_RANGES_MAX: u32 = 1 << 14;
-/// A sequence of so many reads that goes on in the last calls of a window goes on behind it, too.
-const SEQUENCE_MIN: u32 = 32;
-const LAST_CALLS: u32 = 16;
-/// Descriptors below this are followed.
-const DESCRIPTORS_MAX: usize = 1024;
-
-/// A descriptor.
-struct Descriptor {
-    /// Place of the record that names its file; 0 for unknown, or [`NO_FILE`].
-    name: AtomicU32,
-    /// Place of the range that its last read is in; 0 for none.
-    range: AtomicU32,
-    /// Where that read ended.
-    end: AtomicU64,
-    /// Where the next read at the file's own offset begins.
-    position: AtomicU64,
-    /// The window in which that was known; 0 for unknown.
-    window: AtomicU32,
-    /// Reads in a row that began where the one before ended.
-    sequence: AtomicU32,
-}
-
-const NO_FILE: u32 = u32::MAX;
-
-static DESCRIPTORS: [Descriptor; DESCRIPTORS_MAX] = [const {
-    Descriptor {
-        name: AtomicU32::new(0),
-        range: AtomicU32::new(0),
-        end: AtomicU64::new(0),
-        position: AtomicU64::new(0),
-        window: AtomicU32::new(0),
-        sequence: AtomicU32::new(0),
-    }
-}; DESCRIPTORS_MAX];
-
-/// Ranges that have prolonged the window.
-static ATTENDED_RANGES: AtomicU32 = AtomicU32::new(0);
-/// Where sequences of reads were left for others.
-static LEFT: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
-
 /// Where the kernel puts paths, for one thread at a time.
 static TEXT: Turn<[u8; PATH_BYTES_MAX]> = Turn::new([0; PATH_BYTES_MAX]);
 /// All readers of it are alike.
@@ -194,31 +156,22 @@ pub unsafe fn read(call: &Call, result: isize) {
 /// A call has moved the offset of a descriptor.
 #[inline(always)]
 pub fn sought(call: &Call, result: isize) {
-    if let (Some(_), Ok(position)) = (log(), u64::try_from(result))
-        && let Some(descriptor) = DESCRIPTORS.get(call.arguments[0])
-    {
-        descriptor.is_at(position);
+    if let (Some(_), Ok(position)) = (log(), u64::try_from(result)) {
+        descriptors::moved(call.arguments[0], position);
     }
 }
 
 /// A descriptor is of the same open file as another one.
 pub fn duplicated(from: usize, to: usize) {
-    if log().is_none() || process::is_vfork_child() {
-        return;
-    }
-    if let (Some(from), Some(to)) = (DESCRIPTORS.get(from), DESCRIPTORS.get(to)) {
-        to.name.store(from.name.load(Relaxed), Relaxed);
-        to.range.store(0, Relaxed);
-        to.window.store(0, Relaxed);
+    if log().is_some() && !process::is_vfork_child() {
+        descriptors::duplicated(from, to);
     }
 }
 
 /// A descriptor is of something that has no path, or of which nothing can be brought into memory.
 pub fn opened_other(result: isize) {
-    if log().is_some()
-        && let Some(descriptor) = usize::try_from(result).ok().and_then(|index| DESCRIPTORS.get(index))
-    {
-        descriptor.name.store(NO_FILE, Relaxed);
+    if let (Some(_), Ok(descriptor)) = (log(), usize::try_from(result)) {
+        descriptors::opened_other(descriptor);
     }
 }
 
@@ -366,11 +319,7 @@ fn opened(log: &AccessLog, descriptor: usize, place: Option<Place<'_>>) {
         timing::attend(ATTENTION_CALLS);
         identify(log, now(log), place, descriptor as isize);
     }
-    if let Some(descriptor) = DESCRIPTORS.get(descriptor) {
-        descriptor.name.store(place.map_or(0, |place| place.place), Relaxed);
-        descriptor.range.store(0, Relaxed);
-        descriptor.is_at(0);
-    }
+    descriptors::opened(descriptor, place.map(|place| place.place));
 }
 
 /// # Safety
@@ -392,155 +341,6 @@ unsafe fn note_read(log: &AccessLog, call: &Call, length: u64) {
         n::__NR_sendfile => note_range(log, b, told(c).map(|end| end.saturating_sub(length)), length),
         _ => {}
     }
-}
-
-/// The entries of a directory were read.
-fn note_listing(log: &AccessLog, descriptor: usize) {
-    let Some(file) = file_of(log, descriptor) else { return };
-    let _ = place_of_range(log, Use::Listed, now(log), file, 0, 0);
-}
-
-/// So many bytes were read, at an offset or at the file's own.
-fn note_range(log: &AccessLog, descriptor: usize, offset: Option<u64>, length: u64) {
-    let Some(state) = DESCRIPTORS.get(descriptor) else { return };
-    let range = state.range.load(Relaxed);
-    if length == 0 {
-        // The end of the file. Where it follows reads that were not seen, the range goes on to it.
-        let end = state.end.load(Relaxed);
-        if offset.map_or_else(|| state.known_position() == Some(end), |offset| offset == end) {
-            log.mark(range, false);
-        }
-        return;
-    }
-    let Some(file) = file_of(log, descriptor) else { return };
-    let Some(start) = offset.or_else(|| state.start(descriptor, length)) else {
-        state.name.store(NO_FILE, Relaxed);
-        return;
-    };
-    let end = start.saturating_add(length);
-    if offset.is_none() {
-        state.is_at(end);
-    }
-    let before = state.end.swap(end, Relaxed);
-    if range != 0 && before == start {
-        log.extend(range, end);
-        let sequence = state.sequence.load(Relaxed).saturating_add(1);
-        state.sequence.store(sequence, Relaxed);
-        if sequence >= SEQUENCE_MIN && timing::is_about_to_lapse(LAST_CALLS) {
-            log.mark(range, true);
-        }
-        return;
-    }
-    // One of several sequences in a file goes on where it was left.
-    let left = |at: u64| Entry::new(&LEFT, mix(mix(0, file.into()), at));
-    if range != 0 {
-        left(before).keep(range);
-    }
-    let place = left(start).place().or_else(|| {
-        let (place, is_new) = place_of_range(log, Use::Read, now(log), file, start, end)?;
-        if is_new {
-            attend_to_ranges();
-        }
-        Some(place)
-    });
-    state.sequence.store(0, Relaxed);
-    state.range.store(place.unwrap_or(0), Relaxed);
-    log.extend(place.unwrap_or(0), end);
-}
-
-/// A range was new.
-fn attend_to_ranges() {
-    let count = ATTENDED_RANGES.load(Relaxed);
-    if count < ATTENDED_RANGES_MAX {
-        ATTENDED_RANGES.store(count + 1, Relaxed);
-        timing::attend(ATTENTION_CALLS);
-    }
-}
-
-/// Where the range that begins at `start` is recorded, and whether it was not before.
-fn place_of_range(
-    log: &AccessLog,
-    used: Use,
-    at: u32,
-    file: u32,
-    start: u64,
-    end: u64,
-) -> Option<(u32, bool)> {
-    let entry = Entry::new(&log.ranges, mix(mix(used as u64, file.into()), start));
-    if let Some(place) = entry.place() {
-        return Some((place, false));
-    }
-    let place = kept(entry, log.append_range(used, at, file, start, end))?;
-    Some((place, true))
-}
-
-/// Records that a range is used, in this image of the process. Whether there may be room for more.
-pub fn record_range(log: &AccessLog, used: Use, at: u32, file: u32, start: u64, end: u64) -> bool {
-    let recorded = place_of_range(log, used, at, file, start, end);
-    if let Some((place, _)) = recorded {
-        log.extend(place, end);
-    }
-    recorded.is_some()
-}
-
-impl Descriptor {
-    /// Its file's own offset is this.
-    #[inline]
-    fn is_at(&self, position: u64) {
-        self.position.store(position, Relaxed);
-        self.window.store(timing::window().unwrap_or(0), Relaxed);
-    }
-
-    /// Its file's own offset, if no call has gone by unseen since it was known.
-    #[inline]
-    fn known_position(&self) -> Option<u64> {
-        let is_known = timing::window().is_some_and(|window| window == self.window.load(Relaxed));
-        is_known.then(|| self.position.load(Relaxed))
-    }
-
-    /// Where a read of so many bytes at the file's own offset began. `None` where it has none.
-    fn start(&self, descriptor: usize, length: u64) -> Option<u64> {
-        if let Some(position) = self.known_position() {
-            return Some(position);
-        }
-        // SAFETY: the call takes numbers.
-        let end = unsafe { sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) };
-        u64::try_from(end).ok().map(|end| end.saturating_sub(length))
-    }
-}
-
-/// Place of the record that names the file of a descriptor.
-#[inline]
-fn file_of(log: &AccessLog, descriptor: usize) -> Option<u32> {
-    let state = DESCRIPTORS.get(descriptor)?;
-    match state.name.load(Relaxed) {
-        NO_FILE => None,
-        0 => {
-            let place = name_of(log, descriptor);
-            state.name.store(place.unwrap_or(NO_FILE), Relaxed);
-            state.window.store(0, Relaxed);
-            place
-        }
-        place => Some(place),
-    }
-}
-
-/// Records the path of an open file that this process did not open, or not by a call that was seen.
-#[cold]
-#[inline(never)]
-fn name_of(log: &AccessLog, descriptor: usize) -> Option<u32> {
-    let mut link = PathBuffer::<32>::new();
-    if !(link.push(b"/proc/self/fd/") && link.push_number(descriptor as u64)) {
-        return None;
-    }
-    let mut text = TEXT.enter(READER)?;
-    // SAFETY: a terminated path, and a buffer as large as the call is told.
-    let length = unsafe { sys!(n::__NR_readlink, link.as_ptr(), text.as_mut_ptr(), PATH_BYTES_MAX) };
-    let named = name(log, text.get(..usize::try_from(length).ok()?)?)?;
-    if named.is_first() {
-        identify(log, 0, named.place, descriptor as isize);
-    }
-    Some(named.place)
 }
 
 /// Place of the record that names the working directory.
@@ -679,66 +479,4 @@ unsafe fn place_of(
     let bytes = unsafe { core::slice::from_raw_parts(path, length) };
     let place = kept(entry, log.append_path(outcome, now(log), base, bytes))?;
     Some(Place { entry, place, is_new: true })
-}
-
-const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-const WORD: usize = 8;
-const PAGE: usize = 4096;
-
-#[inline]
-const fn mix(hash: u64, word: u64) -> u64 {
-    let mixed = (hash ^ word).wrapping_mul(MULTIPLIER);
-    mixed ^ (mixed >> 32)
-}
-
-/// Length and hash of a text, from a hash to begin with.
-///
-/// # Safety
-/// The text is terminated.
-#[inline]
-unsafe fn measure(text: *const u8, hash: u64) -> (usize, u64) {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let (mut length, mut hash) = (0, hash);
-    loop {
-        // SAFETY: the caller's: the terminator was not found before.
-        let word = unsafe { word_at(text.add(length)) };
-        let zeros = word.wrapping_sub(ONES) & !word & ONES << 7;
-        if zeros != 0 {
-            let bits = zeros.trailing_zeros() & !7;
-            let rest = word & ((1 << bits) - 1);
-            let length = length + bits as usize / 8;
-            return (length, mix(mix(hash, rest), length as u64));
-        }
-        hash = mix(hash, word);
-        length += WORD;
-    }
-}
-
-/// The bytes of a text from here on, eight of them, or up to its terminator at least.
-///
-/// # Safety
-/// The text is terminated, and `text` is not behind its terminator.
-#[inline]
-unsafe fn word_at(text: *const u8) -> u64 {
-    if text.addr() % PAGE <= PAGE - WORD {
-        let word;
-        // SAFETY: the caller's: the first byte can be read, and so can the rest of its page. The compiler does not know what
-        // is read.
-        unsafe {
-            core::arch::asm!(
-                "mov {}, [{}]", out(reg) word, in(reg) text, options(nostack, preserves_flags, readonly)
-            );
-        }
-        return word;
-    }
-    let mut word = 0;
-    for index in 0..WORD {
-        // SAFETY: the caller's: no terminator was found before.
-        let byte = unsafe { text.add(index).read_volatile() };
-        word |= u64::from(byte) << (8 * index);
-        if byte == 0 {
-            break;
-        }
-    }
-    word
 }

@@ -8,7 +8,7 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
 use super::told::Claim;
-use super::{State, end, hints, memory as program_pages, paths, touch_program, waits};
+use super::{State, end, hints, memory as program_pages, opening, paths, touch_program, waits};
 use crate::call::Call;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
@@ -78,7 +78,7 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             | n::__NR_flistxattr => call::error(errno::EOPNOTSUPP),
             n::__NR_ioctl => call::error(errno::ENOTTY),
             n::__NR_fstatfs => {
-                paths::upgrade(state, a, false);
+                opening::upgrade(state, a, false);
                 match state.descriptors.file(a) {
                     Some((_, file)) if file.real >= 0 => sys!(n::__NR_fstatfs, file.real, b),
                     _ => call::ENOSYS,

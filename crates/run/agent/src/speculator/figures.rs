@@ -8,7 +8,8 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, general as n, sys, ticks};
 
 use super::descriptors::{FileIndex, Kind, SIZE_PREDICTED};
-use super::paths::{self, AT, BYTES, Found, find, number, upgrade};
+use super::opening::upgrade;
+use super::paths::{self, AT, BYTES, Found, find, number};
 use super::told::Claim;
 use super::{State, hints, kernel, touch_program};
 use crate::call::Call;

@@ -6,7 +6,9 @@ use forebay_sigsafe::{call, general as n, sys};
 
 use super::descriptors::{FileIndex, Kind};
 use super::reads::{BEGINNING_BYTES, CHUNK_BYTES, detail, request};
-use super::{State, count_predicted, end, hints, kernel, make_mark, memory as program_pages, paths, predict};
+use super::{
+    State, count_predicted, end, hints, kernel, make_mark, memory as program_pages, opening, predict,
+};
 use crate::call::Call;
 use crate::signatures;
 
@@ -25,7 +27,7 @@ pub unsafe fn map(state: &mut State, call: &Call, logged: bool) -> isize {
         return unsafe { map_of(call, -1) };
     }
     // Code must be the real one.
-    paths::upgrade(state, descriptor, protection as u32 & n::PROT_EXEC != 0);
+    opening::upgrade(state, descriptor, protection as u32 & n::PROT_EXEC != 0);
     let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
     // SAFETY: the caller's.
     let (result, mark) = unsafe {
@@ -98,7 +100,7 @@ unsafe fn map_unknown(state: &mut State, call: &Call, index: FileIndex) -> (isiz
     let [_, length, _, _, descriptor, offset] = call.arguments;
     let (site, strategy) = predict(state, call, SiteKind::Read, detail(offset as u64, length));
     if strategy == Strategy::Wait {
-        paths::upgrade(state, descriptor, true);
+        opening::upgrade(state, descriptor, true);
         return match state.descriptors.at(index) {
             // SAFETY: the caller's.
             Some(file) if file.kind == Kind::Regular => unsafe { map_known(state, call, index) },

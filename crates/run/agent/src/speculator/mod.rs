@@ -14,6 +14,7 @@ mod kernel;
 mod listing;
 mod mappings;
 mod memory;
+mod opening;
 mod paths;
 mod reads;
 mod sequential;
@@ -278,19 +279,19 @@ unsafe fn dispatch(state: &mut State, call: &Call, logged: bool) -> isize {
             }
             n::__NR_copy_file_range | n::__NR_sendfile => reads::transfer(state, call, logged),
             n::__NR_open => {
-                let result = paths::open(state, call, at, a, b as u32);
+                let result = opening::open(state, call, at, a, b as u32);
                 opened(state, call, result)
             }
             n::__NR_openat => {
-                let result = paths::open(state, call, a, b, c as u32);
+                let result = opening::open(state, call, a, b, c as u32);
                 opened(state, call, result)
             }
             n::__NR_creat => {
-                let result = paths::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC);
+                let result = opening::open(state, call, at, a, n::O_CREAT | n::O_WRONLY | n::O_TRUNC);
                 opened(state, call, result)
             }
             n::__NR_openat2 => {
-                let result = paths::open_how(state, call);
+                let result = opening::open_how(state, call);
                 opened(state, call, result)
             }
             n::__NR_stat => figures::stat(state, call, at, a, b, 0),

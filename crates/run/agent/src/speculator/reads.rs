@@ -10,8 +10,8 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 use super::descriptors::{File, FileIndex, HINTED_AT_OPEN, Kind};
 use super::sequential::Stride;
 use super::{
-    State, count_predicted, end, hints, kernel, listing, make_mark, memory as program_pages, paths, predict,
-    sequential, touch_program,
+    State, count_predicted, end, hints, kernel, listing, make_mark, memory as program_pages, opening, paths,
+    predict, sequential, touch_program,
 };
 use crate::call::Call;
 use crate::{residency, signatures};
@@ -89,7 +89,7 @@ impl Segments {
 /// As [`super::call`].
 pub unsafe fn read(state: &mut State, call: &Call, logged: bool) -> isize {
     let [descriptor, _, _, position, ..] = call.arguments;
-    paths::upgrade(state, descriptor, false);
+    opening::upgrade(state, descriptor, false);
     let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
     let positioned = match call.number as u32 {
         n::__NR_pread64 | n::__NR_preadv => true,
@@ -330,7 +330,7 @@ unsafe fn unknown(
     match strategy {
         Strategy::Wait => {
             let descriptor = call.arguments.first().copied().unwrap_or(usize::MAX);
-            paths::upgrade(state, descriptor, true);
+            opening::upgrade(state, descriptor, true);
             let Some(file) = state.descriptors.at(index).copied() else { return (call::EBADF, 0) };
             if file.real < 0 {
                 end(state, End::NotEmulated);
@@ -363,7 +363,7 @@ unsafe fn unknown(
 /// As [`super::call`].
 pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
     let [descriptor, buffer, count, ..] = call.arguments;
-    paths::upgrade(state, descriptor, false);
+    opening::upgrade(state, descriptor, false);
     let Some((index, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
     let (kind, ended, ticket) = (file.kind, file.ended, file.ticket.take());
     let was_hinted = mem::take(&mut file.was_hinted);
@@ -379,7 +379,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
             hinted = Some(0);
             let (site, strategy) = predict(state, call, SiteKind::Directory, 0);
             if strategy == Strategy::Wait {
-                paths::upgrade(state, descriptor, true);
+                opening::upgrade(state, descriptor, true);
             } else {
                 // Nothing of it can be seen yet.
                 count_predicted(state, site);
@@ -411,7 +411,7 @@ pub unsafe fn directory(state: &mut State, call: &Call, logged: bool) -> isize {
 
 /// `lseek`.
 pub fn seek(state: &mut State, descriptor: usize, offset: i64, whence: u32) -> isize {
-    paths::upgrade(state, descriptor, false);
+    opening::upgrade(state, descriptor, false);
     let Some((_, file)) = state.descriptors.file(descriptor) else { return call::EBADF };
     if file.kind == Kind::Outside {
         return call::error(errno::ESPIPE);
@@ -452,7 +452,7 @@ pub unsafe fn transfer(state: &mut State, call: &Call, logged: bool) -> isize {
     let [a, b, c, d, e, _] = call.arguments;
     let sends = call.number as u32 == n::__NR_sendfile;
     let (source, offset_at, count) = if sends { (b, c, d) } else { (a, b, e) };
-    paths::upgrade(state, source, false);
+    opening::upgrade(state, source, false);
     let Some((index, file)) = state.descriptors.file(source) else { return call::EBADF };
     if !matches!(file.kind, Kind::Regular | Kind::Unknown) {
         end(state, End::NotEmulated);
