@@ -142,7 +142,7 @@ fn the_first_process_of_a_namespace_runs_as_alone_and_is_named() {
 /// A fork during a direct read may lose what it reads.
 #[test]
 fn a_program_that_reads_around_the_page_cache_is_not_copied() {
-    for how in ["open", "fcntl", "child"] {
+    for how in ["open", "openat2", "fcntl", "child", "child openat2"] {
         let argv = [build("direct_beside").into_os_string(), how.into()];
         in_some_run(|| {
             let case = Case::new("direct_beside", argv.clone()).setup(|scratch| {

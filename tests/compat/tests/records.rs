@@ -330,6 +330,31 @@ fn what_is_read_around_the_page_cache_is_looked_up_alone() {
     }
 }
 
+/// Its paths are others from then on, and those of its children.
+#[test]
+fn nothing_is_recorded_of_a_program_in_another_root() {
+    if !root() {
+        return skip("another_root", "only root may");
+    }
+    const PROGRAM: &str = r#"
+        sub take { open(my $file, '<', $_[0]) or die "$_[0]: $!"; sysread($file, my $read, 100) }
+        take("$ARGV[0]/data");
+        chroot("$ARGV[0]/sub") or die $!;
+        take("/inner");
+        chdir("/");
+        take("relative");
+        if (my $child = fork) { waitpid($child, 0) } else { take("/inner") }
+        exit($? >> 8);
+    "#;
+    let folder = Folder::new(Kind::Program);
+    let argv = ["perl".as_ref(), "-e".as_ref(), PROGRAM.as_ref(), folder.files.path()];
+    folder.files.settle(true);
+    let lines = folder.recorded(&argv, Place::Above);
+    let named = |name: &str| lines.lines().filter(|line| line.ends_with(name)).collect::<Vec<_>>();
+    assert!(!named("files/data").is_empty(), "{lines}");
+    assert_eq!([named("/inner"), named("/relative")], [const { Vec::<&str>::new() }; 2], "{lines}");
+}
+
 #[test]
 fn a_program_that_executes_others_is_recorded_each_time() {
     let folder = Folder::new(Kind::Program);

@@ -1,6 +1,8 @@
 /* A thread reads with O_DIRECT into one half of a page while it writes into the other, and the program waits for cold data
-   meanwhile. The file is opened so (open), made so (fcntl), or both by a child (child). */
+   meanwhile. The file is opened so (open, openat2), made so (fcntl), or one of these by a child (child, "child openat2"). */
 #include "hostile.h"
+#include <linux/openat2.h>
+#include <sys/syscall.h>
 
 enum { SECTOR = 512, FIRST = 100 };
 
@@ -32,9 +34,17 @@ static void *reads(void *unused)
     return (void *)wrong;
 }
 
+static int opened(const char *how)
+{
+    struct open_how flags = { .flags = O_RDONLY | O_DIRECT };
+    if (!strcmp(how, "openat2"))
+        return (int)syscall(SYS_openat2, AT_FDCWD, "data", &flags, sizeof flags);
+    return open("data", O_RDONLY | (strcmp(how, "fcntl") ? O_DIRECT : 0));
+}
+
 static int both(const char *how)
 {
-    direct = open("data", O_RDONLY | (strcmp(how, "fcntl") ? O_DIRECT : 0));
+    direct = opened(how);
     if (direct >= 0 && !strcmp(how, "fcntl") && fcntl(direct, F_SETFL, O_DIRECT) < 0)
         die("fcntl");
     if (direct < 0) {
@@ -57,11 +67,11 @@ static int both(const char *how)
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "open";
-    if (strcmp(how, "child"))
+    if (strncmp(how, "child", 5))
         return both(how);
     pid_t child = fork();
     if (child == 0)
-        _exit(both("open"));
+        _exit(both(how[5] ? how + 6 : "open"));
     int status = -1;
     waitpid(child, &status, 0);
     say("child", status);

@@ -232,10 +232,10 @@ unsafe fn path_opening_call(call: &Call, class: Class) -> isize {
     result
 }
 
-/// Whether a call opens a file for direct reads, as far as its registers tell.
-fn asks_for_direct_reads(call: &Call) -> bool {
+/// Whether a call may open a file for direct reads. What openat2 asks for is in memory that may be none.
+fn may_ask_for_direct_reads(call: &Call) -> bool {
     // SAFETY: without openat2, no memory is read.
-    call.number as u32 != n::__NR_openat2 && unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0
+    call.number as u32 == n::__NR_openat2 || unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0
 }
 
 fn asks_for_huge_pages(call: &Call) -> bool {
@@ -268,7 +268,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             }
             Class::Signal => return faults::bystander_call(call),
             Class::Memory if asks_for_huge_pages(call) => return classified_in_forked_child(call, class),
-            Class::PathOpens | Class::PathAtOpens if asks_for_direct_reads(call) => {
+            Class::PathOpens | Class::PathAtOpens if may_ask_for_direct_reads(call) => {
                 return classified_in_forked_child(call, class);
             }
             _ => {}

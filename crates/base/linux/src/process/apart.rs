@@ -126,20 +126,23 @@ mod tests {
     #[test]
     fn a_process_apart_ends_with_its_owner() {
         static NEVER: AtomicU32 = AtomicU32::new(0);
-        let apart = start_apart(|| {
-            while NEVER.load(SeqCst) == 0 {
-                std::hint::spin_loop();
-            }
-        })
-        .unwrap();
-        let process = apart.process.try_clone().unwrap();
-        assert!(!apart.has_ended());
-        let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the call takes a local.
-        assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 0) }, 0);
-        drop(apart);
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 10_000) }, 1);
+        let ways: [fn(Apart); 2] = [drop, Apart::let_go];
+        for way in ways {
+            let apart = start_apart(|| {
+                while NEVER.load(SeqCst) == 0 {
+                    std::hint::spin_loop();
+                }
+            })
+            .unwrap();
+            let process = apart.process.try_clone().unwrap();
+            assert!(!apart.has_ended());
+            let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: the call takes a local.
+            assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 0) }, 0);
+            way(apart);
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::poll(&raw mut ended, 1, 10_000) }, 1);
+        }
     }
 
     #[test]

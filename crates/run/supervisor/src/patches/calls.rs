@@ -7,7 +7,7 @@ use super::{PatchTable, Site, Within, pages};
 /// How many calls to redirect. Each page of libc that is written to has to be copied at every start of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
-    /// What programs usually wait for files in, what changes the file that a descriptor means, what makes a
+    /// What programs usually wait for files in, what changes the file that a descriptor or path means, what makes a
     /// speculator unsafe, what gives memory, and what would show the handler of page faults or a speculator. Other calls of
     /// interest only where they are on the same pages.
     Essential,
@@ -58,7 +58,7 @@ const CALLS: [(&str, u16, Tier); 67] = [
     ("readlink", 89, Tier::Essential),
     ("sigaltstack", 131, Tier::Essential),
     ("prctl", 157, Tier::Essential),
-    ("chroot", 161, Tier::All),
+    ("chroot", 161, Tier::Essential),
     ("umount2", 166, Tier::Essential),
     ("getdents64", 217, Tier::Essential),
     ("fadvise64", 221, Tier::All),
