@@ -481,6 +481,31 @@ fn a_program_that_may_not_speculate_keeps_its_signals() {
     let _ = Case::new("no_speculation", ["perl", "-e", script]).options(&["--no-speculation"]).check();
 }
 
+/// However small files are, the first fault in each may wait. A handler for SIGURG tells that a program is to be told.
+#[test]
+fn a_program_that_maps_many_small_files_is_told_of_its_faults() {
+    const NAME: &str = "many_small_files";
+    if switch("FOREBAY_COMPAT_PLAIN") {
+        return skip(NAME, "both sides run without forebay");
+    }
+    const SIGURG: u32 = 1 << (23 - 1);
+    let script = "import mmap, sys\n\
+                  f = open('small')\n\
+                  for i in range(int(sys.argv[1])): mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ).close()\n\
+                  print(next(l for l in open('/proc/self/status') if l.startswith('SigCgt')).split()[1][8:])";
+    let is_told = |files: &str| {
+        let argv = ["/usr/bin/python3", "-I", "-c", script, files];
+        let case = Case::new(NAME, argv).setup(|scratch| {
+            let _ = scratch.text("small", 1, 5);
+        });
+        let outcome = case.run(Side::With);
+        assert!(outcome.complaints.is_empty(), "{:?}", outcome.complaints);
+        let caught = String::from_utf8(outcome.stdout).expect("hexadecimal digits");
+        u32::from_str_radix(caught.trim(), 16).expect("a set of signals") & SIGURG != 0
+    };
+    assert_eq!(["4", "128"].map(is_told), [false, true]);
+}
+
 /// Of a file that the user may read and does not own, the kernel says that all of it is resident.
 #[test]
 fn of_others_files_no_more_is_read_than_is_touched() {
