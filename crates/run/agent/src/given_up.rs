@@ -33,7 +33,7 @@ pub unsafe fn after(call: &Call, class: Class, result: isize, period: Option<Per
         return false;
     };
     if !residency::has(Some(device), file_system::REMOTE) {
-        return false;
+        return residency::has(Some(device), file_system::CLOSED);
     }
     if let Some(Period { before, after }) = period
         && device.executing.load(Relaxed) == 0

@@ -1,6 +1,6 @@
 //! Reads the list of mounts for the kinds of file systems.
 
-use forebay_protocol::mounts::remote_device;
+use forebay_protocol::mounts::Mount;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 use forebay_sigsafe::turn::Turn;
@@ -59,5 +59,8 @@ pub fn is_remote(device: u64) -> Option<bool> {
 
 /// Whether the line is that of a remote file system on this device.
 fn is_line_of(line: &[u8], device: u64) -> bool {
-    remote_device(line).is_some_and(|(major, minor)| crate::attributes::device(major, minor) == device)
+    Mount::parse(line).is_some_and(|mount| {
+        let (major, minor) = mount.device;
+        mount.is_remote && crate::attributes::device(major, minor) == device
+    })
 }

@@ -3,6 +3,8 @@
 use std::{
     collections::BTreeMap,
     fmt, fs,
+    path::Path,
+    str,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Relaxed},
@@ -12,7 +14,7 @@ use std::{
 use forebay_policy::{estimate::StallTime, inflight::InflightLimit, price::REMOTE_WORTH_US};
 use forebay_protocol::{
     layout::{Device, file_system},
-    mounts::remote_device,
+    mounts::Mount,
 };
 use rustix::fs::{makedev, minor};
 
@@ -78,14 +80,14 @@ impl Gate {
             claimed.map_or_else(|owner| owner == id, |_| true)
         };
         let entry = header.devices.iter().find(claim).filter(|_| id != 0);
-        entry.into_iter().for_each(|entry| learn_kind(entry, device));
+        let closed = learn_kind(entry, device);
         Self {
             entry,
             device_ticks_min: header.stall_ticks_min.load(Relaxed),
             worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US,
             depth_first,
             depth_max: served_at_once(device).map_or(DEPTH_UNKNOWN, |served| (served / 2).max(1)),
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Waiting { closed, ..Waiting::default() }),
             completed: Condvar::new(),
             probed: Condvar::new(),
             begun,
@@ -186,19 +188,37 @@ impl Gate {
     }
 }
 
-/// Learns whether the file system is remote, unless an agent has told that.
-fn learn_kind(entry: &Device, device: u64) {
-    if entry.file_system.load(Relaxed) & file_system::KNOWN != 0 {
-        return;
-    }
+/// Learns what kind of file system the device has; whether that is asked for nothing.
+fn learn_kind(entry: Option<&Device>, device: u64) -> bool {
     // Paths in it may have any bytes.
-    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return };
-    let is_remote = mounts
-        .split(|byte| *byte == b'\n')
-        .filter_map(remote_device)
-        .any(|(major, minor)| makedev(major, minor) == device);
-    let kind = if is_remote { file_system::REMOTE } else { 0 };
-    entry.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
+    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return false };
+    let is_of_device = |mount: &Mount<'_>| makedev(mount.device.0, mount.device.1) == device;
+    let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let Some(mount) = mounts.find(is_of_device) else { return false };
+    let closed = !mount.is_remote && is_buffered_loop(Path::new("/sys"), &mount);
+    if let Some(entry) = entry {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        let kind = bit(mount.is_remote, file_system::REMOTE) | bit(closed, file_system::CLOSED);
+        entry.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
+    }
+    closed
+}
+
+/// Whether it lies in a file that the kernel reads through its cache, as a loop device does by default. Such a device serves one
+/// request after the other, and reads ahead in that file where they come in order. So hints gain nothing, and disturb that.
+fn is_buffered_loop(sysfs: &Path, mount: &Mount<'_>) -> bool {
+    let (major, minor) = mount.device;
+    let name = mount.source.strip_prefix(b"/dev/").and_then(|name| str::from_utf8(name).ok());
+    let device = match (major, name) {
+        // A file system that may have several devices has a number of its own.
+        (0, Some(name)) => sysfs.join("class/block").join(name),
+        (0, None) => return false,
+        _ => sysfs.join(format!("dev/block/{major}:{minor}")),
+    };
+    // A partition is a folder in that of its device.
+    ["loop/dio", "../loop/dio"]
+        .iter()
+        .any(|path| fs::read(device.join(path)).is_ok_and(|direct| direct.starts_with(b"0")))
 }
 
 /// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.
@@ -206,4 +226,50 @@ fn served_at_once(device: u64) -> Option<u32> {
     let path = format!("/sys/fs/fuse/connections/{}/max_background", minor(device));
     // Other file systems without a device have numbers of the same kind.
     fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn loop_devices_that_read_through_the_cache_are_told() {
+        let place = tempfile::tempdir().unwrap();
+        let sysfs = place.path();
+        for (name, device, direct) in [("loop0", "7:0", "0\n"), ("loop1", "7:1", "1\n")] {
+            let folder = sysfs.join("devices").join(name);
+            let part = folder.join(format!("{name}p1"));
+            fs::create_dir_all(folder.join("loop")).unwrap();
+            fs::create_dir_all(&part).unwrap();
+            fs::write(folder.join("loop/dio"), direct).unwrap();
+            for (links, link, to) in [
+                ("class/block", name.to_owned(), &folder),
+                ("class/block", format!("{name}p1"), &part),
+                ("dev/block", device.to_owned(), &folder),
+                ("dev/block", device.replace("7:", "259:"), &part),
+            ] {
+                fs::create_dir_all(sysfs.join(links)).unwrap();
+                symlink(to, sysfs.join(links).join(link)).unwrap();
+            }
+        }
+        let is_told = |device: &str, source: &str| {
+            let line = format!("36 35 {device} / /mnt ro - kind {source} ro");
+            is_buffered_loop(sysfs, &Mount::parse(line.as_bytes()).unwrap())
+        };
+        for (device, source, expected) in [
+            ("7:0", "/dev/loop0", true),
+            ("259:0", "/dev/loop0p1", true),
+            ("0:40", "/dev/loop0", true),
+            ("0:40", "/dev/loop0p1", true),
+            ("7:1", "/dev/loop1", false),
+            ("259:1", "/dev/loop1p1", false),
+            ("0:40", "/dev/loop1", false),
+            ("0:41", "tmpfs", false),
+            ("254:0", "/dev/vda", false),
+        ] {
+            assert_eq!(is_told(device, source), expected, "{device} {source}");
+        }
+    }
 }
