@@ -27,15 +27,14 @@ use crate::{
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
 const POLL_IN: i32 = 1;
 const ARCH_GET_FS: u32 = 0x1003;
-/// What the kernel reads at a fault in a file where it reads ahead.
-const WAIT_BYTES: usize = 128 << 10;
-/// Waits at faults that are worth the trouble: of a file of 16 MiB, or of as many small files.
-const WAITS_MIN: usize = 128;
+/// Memory that is worth the trouble.
+const BYTES_MIN: usize = 16 << 20;
+/// What a mapped file counts for at least: the first fault in a small one may wait as long as that for so much of a large one,
+/// which the kernel reads at once.
+const FILE_BYTES_MIN: usize = 128 << 10;
 
-/// How often the program may wait for its memory, mapped or in its heap, until it is enough; in bytes of [`WAIT_BYTES`] each.
+/// Memory that the program has, mapped or in its heap, until it is enough.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
-/// Enough of them.
-const BYTES_MIN: usize = WAITS_MIN * WAIT_BYTES;
 /// End of the heap, as the program knows it.
 static HEAP_END: AtomicUsize = AtomicUsize::new(0);
 
@@ -51,8 +50,7 @@ pub unsafe fn memory_call(call: &Call) -> isize {
         let bytes = match call.number as u32 {
             n::__NR_mmap if third as u32 & (n::PROT_READ | n::PROT_EXEC) != n::PROT_READ => 0,
             n::__NR_mmap if flags as u32 & n::MAP_ANONYMOUS != 0 => length,
-            // However small a file is, its first fault may wait.
-            n::__NR_mmap => length.max(WAIT_BYTES),
+            n::__NR_mmap => length.max(FILE_BYTES_MIN),
             n::__NR_mremap => third.saturating_sub(length),
             n::__NR_brk => {
                 let before = HEAP_END.swap(result as usize, Ordering::Relaxed);

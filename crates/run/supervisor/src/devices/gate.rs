@@ -188,17 +188,19 @@ impl Gate {
     }
 }
 
-/// Learns what kind of file system the device has; whether that is asked for nothing.
+/// Learns what kind of file system the device has. Whether that is asked for nothing from the beginning.
 fn learn_kind(entry: Option<&Device>, device: u64) -> bool {
     // Paths in it may have any bytes.
     let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return false };
     let is_of_device = |mount: &Mount<'_>| makedev(mount.device.0, mount.device.1) == device;
     let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    let Some(mount) = mounts.find(is_of_device) else { return false };
-    let closed = !mount.is_remote && is_buffered_loop(Path::new("/sys"), &mount);
+    // A device may have none: that of a part of btrfs, or one outside of our root.
+    let mount = mounts.find(is_of_device);
+    let is_remote = mount.is_some_and(|mount| mount.is_remote);
+    let closed = mount.is_some_and(|mount| !mount.is_remote && is_buffered_loop(Path::new("/sys"), &mount));
     if let Some(entry) = entry {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
-        let kind = bit(mount.is_remote, file_system::REMOTE) | bit(closed, file_system::CLOSED);
+        let kind = bit(is_remote, file_system::REMOTE) | bit(closed, file_system::CLOSED);
         entry.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
     }
     closed
