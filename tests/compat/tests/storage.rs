@@ -369,6 +369,41 @@ fn erofs_has_hints() {
     image_is_helped("erofs_has_hints", "erofs", "mkfs.erofs", &[], true);
 }
 
+/// A loop device that reads through the cache serves one request after the other, and the kernel reads ahead below it.
+#[test]
+fn a_mapped_file_behind_the_cache_of_a_loop_device_is_left_to_the_kernel() {
+    const NAME: &str = "mapped_behind_a_loop_device";
+    const READS: f64 = 1000.0;
+    if find_program("mkfs.erofs".as_ref()).is_none() {
+        return skip(NAME, "mkfs.erofs is not installed: run `scripts/setup test`");
+    }
+    let Some(disk) = slow_disk(NAME) else { return };
+    let place = Scratch::fresh(scratch::base().join(format!("{NAME}-source")));
+    place.noise("source/data", 48 << 20, 7);
+    let source = place.path().join("source");
+    let make = |root: &Path| make_image("mkfs.erofs", &[], [&source, &root.join("image")], true);
+    disk.fill(make).expect("fill the slow disk");
+    let reader = build("mapped");
+    let at = place.path().join("mounted");
+    let run = |side| {
+        disk.make_cold().expect("make the disk cold");
+        let image = disk.mount_point().join("image").display().to_string();
+        let mounted = Mounted::new(&["-o", "loop,ro", &image], &at);
+        let data = at.join("data").display().to_string();
+        let scratch = Scratch::fresh(scratch::base().join(NAME));
+        let reads = READS.to_string();
+        let outcome = launch(&scratch, side, &[reader.to_str().expect("a path in UTF-8"), &data, &reads]);
+        drop(mounted);
+        outcome
+    };
+    let without = run(Side::Without);
+    let _ = in_some_run(|| {
+        let with = run(Side::With);
+        assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
+        with.wanted(|with| with.figure("forks") > 0.0 && with.figure("hints_data") < READS / 20.0)
+    });
+}
+
 /// After a program has changed its root, or its user, nothing is looked up for it that it could not look up itself.
 fn is_not_looked_up_as_before(change: &str) {
     /// Files that the program reads before the change.

@@ -3,6 +3,7 @@
 use core::mem::MaybeUninit;
 
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, sys};
 
 use crate::call::Call;
@@ -10,19 +11,31 @@ use crate::call::Call;
 /// What the kernel knows of the file of a descriptor.
 #[inline(never)]
 pub fn of(descriptor: isize) -> Option<n::stat> {
-    let mut known = MaybeUninit::<n::statx>::zeroed();
-    let flags = n::AT_EMPTY_PATH | n::AT_STATX_DONT_SYNC;
-    // SAFETY: a terminated path, and the call fills a structure of integers, whose zeroes are valid.
-    let (result, known) = unsafe {
-        let mask = n::STATX_BASIC_STATS;
-        let result = sys!(n::__NR_statx, descriptor, c"".as_ptr(), flags, mask, known.as_mut_ptr());
-        (result, known.assume_init())
-    };
-    if result == 0 {
-        return Some(as_stat(&known));
+    // SAFETY: a terminated path.
+    match unsafe { known(descriptor, c"".as_ptr().cast(), n::AT_EMPTY_PATH) } {
+        Ok(stat) => Some(stat),
+        Err(result) if call::is(result, errno::EBADF) => None,
+        // A filter of the program's may not know the call.
+        Err(_) => ask(descriptor),
     }
-    // A filter of the program's may not know the call.
-    if call::is(result, errno::EBADF) { None } else { ask(descriptor) }
+}
+
+/// What the kernel knows of what is at a path.
+pub fn at<const N: usize>(path: &PathBuffer<N>) -> Option<n::stat> {
+    // SAFETY: a terminated path.
+    unsafe { known(n::AT_FDCWD as isize, path.as_ptr(), n::AT_NO_AUTOMOUNT) }.ok()
+}
+
+/// # Safety
+/// The path is terminated.
+unsafe fn known(descriptor: isize, path: *const u8, flags: u32) -> Result<n::stat, isize> {
+    let mut known = MaybeUninit::<n::statx>::zeroed();
+    // SAFETY: the caller's; the call fills a structure of integers, whose zeroes are valid.
+    unsafe {
+        let (flags, mask) = (flags | n::AT_STATX_DONT_SYNC, n::STATX_BASIC_STATS);
+        let result = sys!(n::__NR_statx, descriptor, path, flags, mask, known.as_mut_ptr());
+        if result == 0 { Ok(as_stat(&known.assume_init())) } else { Err(result) }
+    }
 }
 
 /// What a call has told of a path. Of statx(2) that is only what it was asked for.

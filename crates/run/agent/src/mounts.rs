@@ -1,22 +1,28 @@
 //! Reads the list of mounts for the kinds of file systems.
 
-use forebay_protocol::mounts::Mount;
+use forebay_protocol::layout::file_system;
+use forebay_protocol::mounts::{BlockDevice, LOOP_DIRECT, Mount};
 use forebay_sigsafe::general as n;
+use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::sys;
 use forebay_sigsafe::turn::Turn;
+
+use crate::attributes;
 
 const BYTES: usize = 8192;
 /// Buffers of the list that are looked through.
 const BUFFERS_MAX: usize = 256;
+/// The longest path that is looked at: of a mount, or in sysfs.
+const PATH_BYTES: usize = 256;
 /// All readers are alike.
 const READER: usize = 1;
 
 /// In use while the list is read: so it is never in use in a forked child that becomes an original.
 static LIST: Turn<[u8; BYTES]> = Turn::new([0; BYTES]);
 
-/// Whether the file system on this device (`st_dev`) is remote; `None` where that cannot be told now.
+/// What kind of file system is on this device (`st_dev`), in bits of [`file_system`]; `None` where that cannot be told now.
 #[inline(never)]
-pub fn is_remote(device: u64) -> Option<bool> {
+pub fn kind(device: u64) -> Option<u32> {
     let mut list = LIST.enter(READER)?;
     // SAFETY: the calls take a terminated path, and a buffer that is as large as they are told.
     unsafe {
@@ -25,7 +31,7 @@ pub fn is_remote(device: u64) -> Option<bool> {
         if file < 0 {
             return None;
         }
-        let (mut found, mut kept, mut at) = (false, 0usize, 0usize);
+        let (mut found, mut kept, mut at) = (None, 0usize, 0usize);
         for _ in 0..BUFFERS_MAX {
             let room = BYTES.saturating_sub(kept);
             let read = sys!(n::__NR_pread64, file, list.as_mut_ptr().add(kept.min(BYTES)), room, at);
@@ -34,12 +40,9 @@ pub fn is_remote(device: u64) -> Option<bool> {
             let filled = kept.saturating_add(read).min(BYTES);
             let lines = list.get(..filled).unwrap_or_default();
             let whole = lines.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-            found |= lines
-                .get(..whole)
-                .unwrap_or_default()
-                .split(|&byte| byte == b'\n')
-                .any(|line| is_line_of(line, device));
-            if found {
+            let mut lines_of = lines.get(..whole).unwrap_or_default().split(|&byte| byte == b'\n');
+            found = lines_of.find_map(|line| kind_of(line, device));
+            if found.is_some() {
                 break;
             }
             // A line that fills the buffer is none of these.
@@ -53,14 +56,57 @@ pub fn is_remote(device: u64) -> Option<bool> {
             }
         }
         let _ = sys!(n::__NR_close, file);
-        Some(found)
+        Some(found.unwrap_or(0))
     }
 }
 
-/// Whether the line is that of a remote file system on this device.
-fn is_line_of(line: &[u8], device: u64) -> bool {
-    Mount::parse(line).is_some_and(|mount| {
-        let (major, minor) = mount.device;
-        mount.is_remote && crate::attributes::device(major, minor) == device
+/// What the line says of the device, if it is about that.
+fn kind_of(line: &[u8], device: u64) -> Option<u32> {
+    let mount = Mount::parse(line)?;
+    mount.is_of(attributes::major_and_minor(device), device_at).then(|| {
+        if mount.is_remote {
+            file_system::REMOTE
+        } else if mount.block_device().is_some_and(|device| is_buffered_loop(&device)) {
+            file_system::CLOSED
+        } else {
+            0
+        }
     })
+}
+
+/// What a place tells of its device.
+fn device_at(path: &[u8]) -> Option<(u32, u32)> {
+    let mut terminated = PathBuffer::<PATH_BYTES>::new();
+    let stat = if terminated.push(path) { attributes::at(&terminated) } else { None };
+    stat.map(|stat| attributes::major_and_minor(stat.st_dev))
+}
+
+/// Whether it lies in a file that the kernel reads through its cache: the executor asks such a loop device for nothing.
+fn is_buffered_loop(device: &BlockDevice<'_>) -> bool {
+    let says_no = |name: &&str| {
+        let mut path = PathBuffer::<PATH_BYTES>::new();
+        let is_whole = match *device {
+            BlockDevice::Number(major, minor) => {
+                path.push(b"/sys/dev/block/")
+                    && path.push_number(major.into())
+                    && path.push(b":")
+                    && path.push_number(minor.into())
+            }
+            BlockDevice::Name(name) => path.push(b"/sys/class/block/") && path.push(name),
+        };
+        is_whole && path.push(b"/") && path.push(name.as_bytes()) && first_byte(&path) == Some(b'0')
+    };
+    LOOP_DIRECT.iter().any(says_no)
+}
+
+fn first_byte(path: &PathBuffer<PATH_BYTES>) -> Option<u8> {
+    let mut byte = 0u8;
+    // SAFETY: a terminated path, and a local as long as the call is told.
+    let read = unsafe {
+        let file = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
+        let read = sys!(n::__NR_read, file, &raw mut byte, 1);
+        let _ = sys!(n::__NR_close, file);
+        read
+    };
+    (read == 1).then_some(byte)
 }

@@ -70,6 +70,11 @@ pub fn has(device: Option<&Device>, bit: u32) -> bool {
     device.is_some_and(|device| device.file_system.load(Relaxed) & bit != 0)
 }
 
+/// Whether a local device is to be left to the kernel's own readahead, in mapped files, too.
+pub fn reads_in_its_stride(device: Option<&Device>) -> bool {
+    has(device, file_system::CLOSED) && !has(device, file_system::REMOTE)
+}
+
 /// Notes something of the file system on a device.
 pub fn note(device: Option<&Device>, bit: u32) {
     if let Some(device) = device

@@ -4,6 +4,18 @@
 const REMOTE: [&[u8]; 10] =
     [b"fuse", b"nfs", b"cifs", b"smb", b"9p", b"ceph", b"afs", b"lustre", b"gpfs", b"virtiofs"];
 
+/// Where sysfs says, below a block device or the one that it is a part of, whether a loop device reads past the cache. It says 0 or 1.
+pub const LOOP_DIRECT: [&str; 2] = ["loop/dio", "../loop/dio"];
+
+/// A block device, as sysfs knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockDevice<'a> {
+    /// Major and minor number: a folder of `/sys/dev/block`.
+    Number(u32, u32),
+    /// A folder of `/sys/class/block`.
+    Name(&'a [u8]),
+}
+
 /// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'a> {
@@ -11,6 +23,10 @@ pub struct Mount<'a> {
     pub device: (u32, u32),
     /// Whether the file system is remote.
     pub is_remote: bool,
+    /// Whether its files tell other devices than the list does, one for each part of it.
+    pub has_parts: bool,
+    /// Where, with spaces and backslashes escaped.
+    pub point: &'a [u8],
     /// What is mounted: of a local file system, the path of a block device as a rule.
     pub source: &'a [u8],
 }
@@ -22,13 +38,31 @@ impl<'a> Mount<'a> {
         let mut fields = line.split(|&byte| byte == b' ');
         let device = core::str::from_utf8(fields.nth(2)?).ok()?;
         let (major, minor) = device.split_once(':')?;
+        let point = fields.nth(1)?;
         let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
         let (kind, source) = (fields.next()?, fields.next()?);
         Some(Self {
             device: (major.parse().ok()?, minor.parse().ok()?),
             is_remote: REMOTE.into_iter().any(|name| kind.starts_with(name)) && kind != b"fusectl",
+            has_parts: kind == b"btrfs",
+            point,
             source,
         })
+    }
+
+    /// Whether this is the mount of files that tell this device. `device_at` says what the root of the mount tells.
+    pub fn is_of(&self, device: (u32, u32), device_at: impl FnOnce(&[u8]) -> Option<(u32, u32)>) -> bool {
+        self.device == device || self.has_parts && device_at(self.point) == Some(device)
+    }
+
+    /// The block device of a local file system, if it has one. A file system that may have several has a number of its own.
+    #[must_use]
+    pub fn block_device(&self) -> Option<BlockDevice<'a>> {
+        match self.device {
+            _ if self.is_remote => None,
+            (0, _) => self.source.strip_prefix(b"/dev/").map(BlockDevice::Name),
+            (major, minor) => Some(BlockDevice::Number(major, minor)),
+        }
     }
 }
 
@@ -38,26 +72,47 @@ mod tests {
 
     #[test]
     fn remote_file_systems_are_told_by_their_kind() {
-        let mount = |device, is_remote, source: &'static str| {
-            Some(Mount { device, is_remote, source: source.as_bytes() })
-        };
         let cases = [
-            (
-                "36 35 0:52 / /mnt rw,noatime shared:1 - fuse.sshfs me@there:/ rw",
-                mount((0, 52), true, "me@there:/"),
-            ),
-            ("36 35 0:52 / /mnt rw - nfs4 there:/ rw", mount((0, 52), true, "there:/")),
-            ("37 35 254:1 / / rw - ext4 /dev/vda rw", mount((254, 1), false, "/dev/vda")),
-            (
-                "38 35 0:40 / /sys/fs/fuse/connections rw - fusectl fusectl rw",
-                mount((0, 40), false, "fusectl"),
-            ),
+            ("36 35 0:52 / /mnt rw,noatime shared:1 - fuse.sshfs me@there:/ rw", Some(((0, 52), true))),
+            ("36 35 0:52 / /mnt rw - nfs4 there:/ rw", Some(((0, 52), true))),
+            ("37 35 254:1 / / rw - ext4 /dev/vda rw", Some(((254, 1), false))),
+            ("38 35 0:40 / /sys/fs/fuse/connections rw - fusectl fusectl rw", Some(((0, 40), false))),
             ("39 35 0:x / /mnt rw - fuse x rw", None),
             ("39 35 0:7 / /mnt rw - fuse", None),
             ("", None),
         ];
         for (line, expected) in cases {
-            assert_eq!(Mount::parse(line.as_bytes()), expected, "{line}");
+            let told = Mount::parse(line.as_bytes()).map(|mount| (mount.device, mount.is_remote));
+            assert_eq!(told, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn block_devices_are_known_by_number_or_name() {
+        let cases = [
+            ("37 35 254:1 / / rw - ext4 /dev/vda rw", Some(BlockDevice::Number(254, 1))),
+            ("37 35 0:40 / / rw - btrfs /dev/loop0 rw", Some(BlockDevice::Name(b"loop0"))),
+            ("37 35 0:41 / /tmp rw - tmpfs tmpfs rw", None),
+            ("36 35 0:52 / /mnt rw - fuse /dev/fuse rw", None),
+        ];
+        for (line, expected) in cases {
+            let mount = Mount::parse(line.as_bytes()).expect("a line of the list");
+            assert_eq!(mount.block_device(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_file_system_are_told_by_the_root_of_their_mount() {
+        let at = |point: &[u8]| (point == b"/part").then_some((0, 60));
+        for (line, device, expected) in [
+            ("37 35 0:40 /part /part rw - btrfs /dev/loop0 rw", (0, 60), true),
+            ("37 35 0:40 /part /part rw - btrfs /dev/loop0 rw", (0, 40), true),
+            ("37 35 0:40 /part /part rw - btrfs /dev/loop0 rw", (0, 61), false),
+            ("37 35 0:40 / /elsewhere rw - btrfs /dev/loop0 rw", (0, 60), false),
+            ("37 35 254:1 / /part rw - ext4 /dev/vda rw", (0, 60), false),
+        ] {
+            let mount = Mount::parse(line.as_bytes()).expect("a line of the list");
+            assert_eq!(mount.is_of(device, at), expected, "{line} {device:?}");
         }
     }
 }

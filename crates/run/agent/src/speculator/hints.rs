@@ -195,9 +195,8 @@ pub fn device_index(header: &Header, id: u64) -> u8 {
 
 fn learn_kind(device: &Device, id: u64) {
     if device.file_system.load(Relaxed) & file_system::KNOWN == 0
-        && let Some(remote) = mounts::is_remote(id)
+        && let Some(kind) = mounts::kind(id)
     {
-        let kind = if remote { file_system::REMOTE } else { 0 };
         device.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
     }
 }

@@ -64,6 +64,8 @@ pub struct Mapping<'a> {
     pub end: usize,
     permissions: &'a [u8],
     pub offset: usize,
+    /// As the list of mounts has it.
+    pub device: u64,
     pub inode: u64,
     pub path: &'a [u8],
 }
@@ -77,7 +79,8 @@ impl<'a> Mapping<'a> {
         let (permissions, rest) = rest.split_at_checked(4)?;
         let (offset, rest) = text::parse_hexadecimal(rest.strip_prefix(b" ")?)?;
         let mut words = rest.strip_prefix(b" ")?.splitn(2, |&byte| byte == b' ');
-        let _device = words.next()?;
+        let (major, minor) = text::parse_hexadecimal(words.next()?)?;
+        let (minor, _) = text::parse_hexadecimal(minor.strip_prefix(b":")?)?;
         let (inode, path) = text::parse_decimal(words.next()?)?;
         let spaces = path.iter().take_while(|&&byte| byte == b' ').count();
         let path = path.get(spaces..).unwrap_or_default();
@@ -86,6 +89,7 @@ impl<'a> Mapping<'a> {
             end: end as usize,
             permissions,
             offset: offset as usize,
+            device: attributes::device(major as u32, minor as u32),
             inode,
             path,
         })

@@ -2,9 +2,10 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     fmt, fs,
+    os::unix::ffi::OsStrExt,
     path::Path,
-    str,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{AcqRel, Acquire, Relaxed},
@@ -14,9 +15,9 @@ use std::{
 use forebay_policy::{estimate::StallTime, inflight::InflightLimit, price::REMOTE_WORTH_US};
 use forebay_protocol::{
     layout::{Device, file_system},
-    mounts::Mount,
+    mounts::{BlockDevice, LOOP_DIRECT, Mount},
 };
-use rustix::fs::{makedev, minor};
+use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
 use super::{Begun, Ticket, lock, sharing::Sharing};
 use crate::{channel::Channel, ffi};
@@ -192,12 +193,11 @@ impl Gate {
 fn learn_kind(entry: Option<&Device>, device: u64) -> bool {
     // Paths in it may have any bytes.
     let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return false };
-    let is_of_device = |mount: &Mount<'_>| makedev(mount.device.0, mount.device.1) == device;
     let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    // A device may have none: that of a part of btrfs, or one outside of our root.
-    let mount = mounts.find(is_of_device);
+    // A device may have none: that of a folder of btrfs which is no mount, or one outside of our root.
+    let mount = mounts.find(|mount| mount.is_of((major(device), minor(device)), device_at));
     let is_remote = mount.is_some_and(|mount| mount.is_remote);
-    let closed = mount.is_some_and(|mount| !mount.is_remote && is_buffered_loop(Path::new("/sys"), &mount));
+    let closed = mount.is_some_and(|mount| is_buffered_loop(Path::new("/sys"), &mount));
     if let Some(entry) = entry {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
         let kind = bit(is_remote, file_system::REMOTE) | bit(closed, file_system::CLOSED);
@@ -206,21 +206,22 @@ fn learn_kind(entry: Option<&Device>, device: u64) -> bool {
     closed
 }
 
+/// What a place tells of its device. No file system is asked for that.
+fn device_at(path: &[u8]) -> Option<(u32, u32)> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let stat = statx(CWD, OsStr::from_bytes(path), flags, StatxFlags::empty()).ok()?;
+    Some((stat.stx_dev_major, stat.stx_dev_minor))
+}
+
 /// Whether it lies in a file that the kernel reads through its cache, as a loop device does by default. Such a device serves one
 /// request after the other, and reads ahead in that file where they come in order. So hints gain nothing, and disturb that.
 fn is_buffered_loop(sysfs: &Path, mount: &Mount<'_>) -> bool {
-    let (major, minor) = mount.device;
-    let name = mount.source.strip_prefix(b"/dev/").and_then(|name| str::from_utf8(name).ok());
-    let device = match (major, name) {
-        // A file system that may have several devices has a number of its own.
-        (0, Some(name)) => sysfs.join("class/block").join(name),
-        (0, None) => return false,
-        _ => sysfs.join(format!("dev/block/{major}:{minor}")),
+    let device = match mount.block_device() {
+        Some(BlockDevice::Number(major, minor)) => sysfs.join(format!("dev/block/{major}:{minor}")),
+        Some(BlockDevice::Name(name)) => sysfs.join("class/block").join(OsStr::from_bytes(name)),
+        None => return false,
     };
-    // A partition is a folder in that of its device.
-    ["loop/dio", "../loop/dio"]
-        .iter()
-        .any(|path| fs::read(device.join(path)).is_ok_and(|direct| direct.starts_with(b"0")))
+    LOOP_DIRECT.iter().any(|path| fs::read(device.join(path)).is_ok_and(|direct| direct.starts_with(b"0")))
 }
 
 /// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.

@@ -3,7 +3,7 @@
 //! * A page that is resident in the shadow region is moved back with its resident neighbours, or copied if it has few.
 //! * For a page that is not resident the device is started, and a page of zeros takes its place. The speculator advises the
 //!   shadow's swap entry, which shares its place in the swap cache with the original's, or reads the file without waiting.
-//! * A page that was never used gets zeros, and no hint.
+//! * A page that was never used gets zeros, and no hint. So does one of a file on a device that reads ahead in its own stride.
 //!
 //! Touches that follow each other in memory make a stream: pages ahead of it are filled at once, twice as many each time.
 
@@ -161,6 +161,7 @@ pub fn fill(state: &mut State, address: usize, place: usize) -> bool {
         oldest = Some(region);
     }
     match oldest {
+        Some(region) if region.is_left => of_file_left(state, &region, page, place),
         Some(region) if region.file >= 0 => of_file(state, &region, page, place),
         Some(_) => blank(state, page, 1),
         None => false,
@@ -299,6 +300,23 @@ fn of_file(state: &mut State, region: &Region, page: usize, place: usize) -> boo
     count_predicted(state, site);
     ahead::keep_in_bounds(state);
     done || blank(state, page, 1)
+}
+
+/// The page is of a file whose device is left to the kernel's readahead: it is waited for, or zeros take its place and nobody asks for
+/// it.
+fn of_file_left(state: &mut State, region: &Region, page: usize, place: usize) -> bool {
+    let shadow = region.shadow_of(page);
+    let [in_memory] = in_core::<1>(shadow, 1);
+    if in_memory & 1 != 0 {
+        return map_around(state, region, page) || supply(state, page, shadow, 1);
+    }
+    let (site, strategy) = strategy(state, place, page);
+    if strategy == Strategy::Wait {
+        waits_for(state, site, 1);
+        return supply(state, page, shadow, 1);
+    }
+    count_predicted(state, site);
+    blank(state, page, 1)
 }
 
 /// The page is of a file, and resident: moves it back with those behind it that are, if they are enough.

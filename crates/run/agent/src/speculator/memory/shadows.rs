@@ -7,8 +7,9 @@ use forebay_sigsafe::{general as n, ioctl, sys, thread_pointer};
 
 use super::pages::{Wanted, is_cached, scan};
 use super::{PAGE, ahead, open_all};
+use crate::residency;
 use crate::speculator::shared::{self, List, Mapping};
-use crate::speculator::{State, end, kernel, missing};
+use crate::speculator::{State, end, hints, kernel, missing};
 
 /// Smaller mappings are left as they are.
 const ANONYMOUS_BYTES_MIN: usize = 128 << 10;
@@ -39,6 +40,8 @@ pub struct Region {
     pub shadow: usize,
     /// The mapped file, or -1.
     pub file: isize,
+    /// Of a file whose device is left to the kernel's readahead.
+    pub is_left: bool,
     pub offset: u64,
     /// Some pages may never have been used.
     pub holes: bool,
@@ -304,7 +307,8 @@ unsafe fn relocate(
             return false;
         }
     }
-    if file >= 0 {
+    let is_left = file >= 0 && residency::reads_in_its_stride(hints::device(state.header, mapping.device));
+    if file >= 0 && !is_left {
         read_nothing_ahead(file, shadow, length);
     }
     let offset = (mapping.offset + (start - mapping.start)) as u64;
@@ -313,6 +317,7 @@ unsafe fn relocate(
         end: end_at,
         shadow,
         file,
+        is_left,
         offset,
         holes,
         made: None,
@@ -350,10 +355,23 @@ pub fn overlay(state: &mut State, start: usize, length: usize, file: isize, offs
         kernel::close(file);
         return;
     }
-    read_nothing_ahead(file, shadow, length);
+    let is_left = residency::reads_in_its_stride(hints::device_of(state.header, file));
+    if !is_left {
+        read_nothing_ahead(file, shadow, length);
+    }
     let end = start + length.next_multiple_of(PAGE);
     let made = Some(signature);
-    state.memory.shadows.add(Region { start, end, shadow, file, offset, holes: false, made, original: 0 });
+    state.memory.shadows.add(Region {
+        start,
+        end,
+        shadow,
+        file,
+        is_left,
+        offset,
+        holes: false,
+        made,
+        original: 0,
+    });
 }
 
 /// The program unmaps a range: what was overlaid there goes.
