@@ -1,7 +1,7 @@
 //! Storage that is no local disk: what the program asks of it stays the same, and hints help there too.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use forebay_compat::mounted::{Mounted, launch, launch_in, remote};
 use forebay_compat::run::{Side, find_program};
 use forebay_compat::{Outcome, Scratch, guests::build, in_some_run, root, scratch, skip, switch};
 use forebay_lab::{Opens, Profile, SlowDisk, Stats};
+use nix::sys::stat::{major, minor};
 
 /// Runs a command on a disk that was made cold: what came of it, and what the disk has served.
 fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats) {
@@ -402,6 +403,47 @@ fn a_mapped_file_behind_the_cache_of_a_loop_device_is_left_to_the_kernel() {
         assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
         with.wanted(|with| with.figure("forks") > 0.0 && with.figure("hints_data") < READS / 20.0)
     });
+}
+
+/// A program that goes on in sequence is left to the kernel where that reads far ahead: smaller requests would end its readahead.
+#[test]
+fn what_is_read_in_sequence_is_left_to_a_kernel_that_reads_far_ahead() {
+    const NAME: &str = "reads_far_ahead";
+    const FILES: u64 = 4;
+    let Some(disk) = slow_disk(NAME) else { return };
+    let place = Scratch::fresh(scratch::base().join(format!("{NAME}-source")));
+    let files: Vec<_> = (0..FILES).map(|number| format!("data{number}")).collect();
+    for (number, file) in (1..).zip(&files) {
+        place.noise(file, 16 << 20, number);
+    }
+    let copy = |root: &Path| {
+        for file in &files {
+            let _ = fs::copy(place.path().join(file), root.join(file)).expect("copy the data");
+        }
+    };
+    disk.fill(copy).expect("fill the slow disk");
+    let paths: Vec<_> =
+        files.iter().map(|file| disk.mount_point().join(file).display().to_string()).collect();
+    let argv: Vec<_> = std::iter::once("md5sum").chain(paths.iter().map(String::as_str)).collect();
+    let reads_ahead = |kib: &str| {
+        let device = fs::metadata(disk.mount_point()).expect("look at the mount").dev();
+        let queue = format!("/sys/dev/block/{}:{}/queue", major(device), minor(device));
+        fs::write(format!("{queue}/read_ahead_kb"), kib).expect("set the readahead");
+    };
+    let hints = |kib: &str, wanted: &dyn Fn(&Outcome) -> bool| {
+        in_some_run(|| {
+            disk.make_cold().expect("make the disk cold");
+            // Each mount has a readahead of its own.
+            reads_ahead(kib);
+            let outcome = launch(&Scratch::fresh(scratch::base().join(NAME)), Side::With, &argv);
+            assert_eq!(outcome.status, 0, "{}", String::from_utf8_lossy(&outcome.stderr));
+            outcome.wanted(|it| it.figure("forks") > 0.0 && wanted(it))
+        })
+    };
+    // Windows of 128 KiB, of which the first mebibyte of a file is left.
+    let all = 128.0;
+    let _ = hints("128", &|it| it.figure("hints_data") > all);
+    let _ = hints("8192", &|it| it.figure("hints_data") < all / 2.0);
 }
 
 /// After a program has changed its root, or its user, nothing is looked up for it that it could not look up itself.

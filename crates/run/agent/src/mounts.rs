@@ -1,11 +1,11 @@
 //! Reads the list of mounts for the kinds of file systems.
 
-use forebay_protocol::layout::file_system;
-use forebay_protocol::mounts::{BlockDevice, LOOP_DIRECT, Mount};
+use forebay_policy::price::READ_AHEAD_FAR_KIB;
+use forebay_protocol::mounts::{BlockDevice, Mount};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::sys;
 use forebay_sigsafe::turn::Turn;
+use forebay_sigsafe::{sys, text};
 
 use crate::attributes;
 
@@ -20,7 +20,7 @@ const READER: usize = 1;
 /// In use while the list is read: so it is never in use in a forked child that becomes an original.
 static LIST: Turn<[u8; BYTES]> = Turn::new([0; BYTES]);
 
-/// What kind of file system is on this device (`st_dev`), in bits of [`file_system`]; `None` where that cannot be told now.
+/// What kind of file system is on this device (`st_dev`), in bits of `file_system`; `None` where that cannot be told now.
 #[inline(never)]
 pub fn kind(device: u64) -> Option<u32> {
     let mut list = LIST.enter(READER)?;
@@ -63,15 +63,8 @@ pub fn kind(device: u64) -> Option<u32> {
 /// What the line says of the device, if it is about that.
 fn kind_of(line: &[u8], device: u64) -> Option<u32> {
     let mount = Mount::parse(line)?;
-    mount.is_of(attributes::major_and_minor(device), device_at).then(|| {
-        if mount.is_remote {
-            file_system::REMOTE
-        } else if mount.block_device().is_some_and(|device| is_buffered_loop(&device)) {
-            file_system::CLOSED
-        } else {
-            0
-        }
-    })
+    let is_of = mount.is_of(attributes::major_and_minor(device), device_at);
+    is_of.then(|| mount.kind(READ_AHEAD_FAR_KIB, said))
 }
 
 /// What a place tells of its device.
@@ -81,9 +74,9 @@ fn device_at(path: &[u8]) -> Option<(u32, u32)> {
     stat.map(|stat| attributes::major_and_minor(stat.st_dev))
 }
 
-/// Whether it lies in a file that the kernel reads through its cache: the executor asks such a loop device for nothing.
-fn is_buffered_loop(device: &BlockDevice<'_>) -> bool {
-    let says_no = |name: &&str| {
+/// The number in the first of these files of sysfs that there is.
+fn said(device: &BlockDevice<'_>, files: [&str; 2]) -> Option<u64> {
+    files.iter().find_map(|name| {
         let mut path = PathBuffer::<PATH_BYTES>::new();
         let is_whole = match *device {
             BlockDevice::Number(major, minor) => {
@@ -94,19 +87,19 @@ fn is_buffered_loop(device: &BlockDevice<'_>) -> bool {
             }
             BlockDevice::Name(name) => path.push(b"/sys/class/block/") && path.push(name),
         };
-        is_whole && path.push(b"/") && path.push(name.as_bytes()) && first_byte(&path) == Some(b'0')
-    };
-    LOOP_DIRECT.iter().any(says_no)
+        if is_whole && path.push(b"/") && path.push(name.as_bytes()) { number_in(&path) } else { None }
+    })
 }
 
-fn first_byte(path: &PathBuffer<PATH_BYTES>) -> Option<u8> {
-    let mut byte = 0u8;
+fn number_in(path: &PathBuffer<PATH_BYTES>) -> Option<u64> {
+    let mut digits = [0u8; 20];
     // SAFETY: a terminated path, and a local as long as the call is told.
     let read = unsafe {
         let file = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), n::O_RDONLY | n::O_CLOEXEC);
-        let read = sys!(n::__NR_read, file, &raw mut byte, 1);
+        let read = sys!(n::__NR_read, file, digits.as_mut_ptr(), digits.len());
         let _ = sys!(n::__NR_close, file);
         read
     };
-    (read == 1).then_some(byte)
+    let digits = digits.get(..usize::try_from(read).ok()?)?;
+    text::parse_decimal(digits).map(|(number, _)| number)
 }

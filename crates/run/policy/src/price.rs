@@ -154,6 +154,12 @@ pub const TRIAL_NOISE_TIMES: u128 = 2;
 /// Trials that confirm the numbers become so rare at most, as a power of 2. Choice: some seconds apart.
 pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 
+// What the kernel reads ahead.
+
+/// Where the kernel reads so much ahead of a program, hints of what is read in sequence gain nothing, in KiB. Source: a device of 1 to
+/// 2 GB/s transfers a mebibyte in the time of a request, so that the program waits for the transfer alone.
+pub const READ_AHEAD_FAR_KIB: u64 = 1024;
+
 // Libraries of a program.
 
 /// Libraries in a row that were in memory, after which no more are examined. Choice: more than a cold program shares with others.

@@ -1,11 +1,18 @@
-//! Kinds of file systems, by the list of mounts: no file system is asked.
+//! Kinds of file systems, by the list of mounts and by sysfs: no file system is asked.
+
+use crate::layout::file_system;
 
 /// File systems whose look-ups, opens and listings are requests to another process or machine, by the beginnings of their names.
 const REMOTE: [&[u8]; 10] =
     [b"fuse", b"nfs", b"cifs", b"smb", b"9p", b"ceph", b"afs", b"lustre", b"gpfs", b"virtiofs"];
 
 /// Where sysfs says, below a block device or the one that it is a part of, whether a loop device reads past the cache. It says 0 or 1.
-pub const LOOP_DIRECT: [&str; 2] = ["loop/dio", "../loop/dio"];
+const LOOP_DIRECT: [&str; 2] = ["loop/dio", "../loop/dio"];
+
+/// The same for how many KiB the kernel reads ahead.
+const READ_AHEAD: [&str; 2] = ["queue/read_ahead_kb", "../queue/read_ahead_kb"];
+/// What it reads ahead at least on file systems that have parts, in KiB. Source: `open_ctree` of btrfs.
+const READ_AHEAD_OF_PARTS: u64 = 4096;
 
 /// A block device, as sysfs knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +62,21 @@ impl<'a> Mount<'a> {
         self.device == device || self.has_parts && device_at(self.point) == Some(device)
     }
 
+    /// What kind of file system it is, in bits of [`file_system`]. `far` is how many KiB the kernel must read ahead to read far ahead. `says`
+    /// is the number in the first of two files of sysfs that there is, below the device.
+    pub fn kind(&self, far: u64, says: impl Fn(&BlockDevice<'_>, [&str; 2]) -> Option<u64>) -> u32 {
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        let Some(device) = self.block_device() else { return bit(self.is_remote, file_system::REMOTE) };
+        let least = if self.has_parts { READ_AHEAD_OF_PARTS } else { 0 };
+        let ahead = says(&device, READ_AHEAD).unwrap_or(0).max(least);
+        // A loop device reads its file through the cache by default. It serves one request after the other, and reads ahead in that
+        // file where they come in order. So hints gain nothing, and disturb that.
+        bit(says(&device, LOOP_DIRECT) == Some(0), file_system::CLOSED)
+            | bit(ahead >= far, file_system::READS_FAR_AHEAD)
+    }
+
     /// The block device of a local file system, if it has one. A file system that may have several has a number of its own.
-    #[must_use]
-    pub fn block_device(&self) -> Option<BlockDevice<'a>> {
+    fn block_device(&self) -> Option<BlockDevice<'a>> {
         match self.device {
             _ if self.is_remote => None,
             (0, _) => self.source.strip_prefix(b"/dev/").map(BlockDevice::Name),

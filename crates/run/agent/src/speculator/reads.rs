@@ -167,8 +167,12 @@ unsafe fn segment(
     }
     let stride = sequential::follow(state, index, offset, wanted as u64);
     hints::make_room(state, file.device);
-    // SAFETY: the caller's.
-    let read = unsafe { kernel::read_resident(real, buffer, wanted, offset) };
+    let read = if stride == Stride::Left {
+        call::EAGAIN
+    } else {
+        // SAFETY: the caller's.
+        unsafe { kernel::read_resident(real, buffer, wanted, offset) }
+    };
     if read == wanted as isize {
         return (read, sequential_mark(stride));
     }
@@ -238,7 +242,7 @@ unsafe fn segment(
 fn sequential_mark(stride: Stride) -> u64 {
     match stride {
         Stride::Enters => make_mark(Some(CHUNK_BYTES as usize), None) | mark::SEQUENTIAL,
-        Stride::Within | Stride::Outside => 0,
+        Stride::Within | Stride::Outside | Stride::Left => 0,
     }
 }
 

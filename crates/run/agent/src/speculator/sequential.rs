@@ -4,9 +4,14 @@
 //! it reads would replace these windows by smaller requests just ahead of the program. So the speculator hints whole windows
 //! there, further ahead than the kernel, and as far as the file was read in sequence so far.
 //!
+//! Where the kernel's own window is large it reads as far ahead as hints would, and a program that goes on in sequence is left to that.
+//! The speculator does not look at the data either. A read of the page at which the next window is due starts one in the reader's
+//! stride, and the program would have none there.
+//!
 //! One such window is one hint, of the read that enters it. Other reads within it are none: the kernel would have brought that data
 //! too.
 
+use forebay_policy::price::READ_AHEAD_FAR_KIB;
 use forebay_protocol::layout::file_system;
 
 use super::State;
@@ -43,6 +48,8 @@ pub enum Stride {
     Enters,
     /// It lies within one.
     Within,
+    /// It goes on where the kernel reads far ahead.
+    Left,
 }
 
 /// Takes note of a read, and hints what follows where it goes on in sequence.
@@ -55,6 +62,10 @@ pub fn follow(state: &mut State, index: FileIndex, offset: u64, count: u64) -> S
     }
     file.run.end = end;
     let (file, run) = (*file, file.run);
+    let reads_far = residency::has(hints::entry(state, file.device), file_system::READS_FAR_AHEAD);
+    if reads_far && end.saturating_sub(run.start) >= READ_AHEAD_FAR_KIB << 10 {
+        return Stride::Left;
+    }
     advance(state, index, file, end);
     if end > run.hinted {
         return Stride::Outside;

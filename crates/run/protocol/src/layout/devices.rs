@@ -38,4 +38,6 @@ pub mod file_system {
     pub const FORGETS_DATA: u32 = 1 << 6;
     /// It keeps that data.
     pub const KEEPS_DATA: u32 = 1 << 7;
+    /// The kernel reads far ahead there, of files that are read in sequence and around page faults.
+    pub const READS_FAR_AHEAD: u32 = 1 << 8;
 }

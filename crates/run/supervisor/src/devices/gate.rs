@@ -12,10 +12,14 @@ use std::{
     },
 };
 
-use forebay_policy::{estimate::StallTime, inflight::InflightLimit, price::REMOTE_WORTH_US};
+use forebay_policy::{
+    estimate::StallTime,
+    inflight::InflightLimit,
+    price::{READ_AHEAD_FAR_KIB, REMOTE_WORTH_US},
+};
 use forebay_protocol::{
     layout::{Device, file_system},
-    mounts::{BlockDevice, LOOP_DIRECT, Mount},
+    mounts::{BlockDevice, Mount},
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
@@ -196,14 +200,11 @@ fn learn_kind(entry: Option<&Device>, device: u64) -> bool {
     let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     // A device may have none: that of a folder of btrfs which is no mount, or one outside of our root.
     let mount = mounts.find(|mount| mount.is_of((major(device), minor(device)), device_at));
-    let is_remote = mount.is_some_and(|mount| mount.is_remote);
-    let closed = mount.is_some_and(|mount| is_buffered_loop(Path::new("/sys"), &mount));
+    let kind = mount.map_or(0, |mount| kind_of(Path::new("/sys"), &mount));
     if let Some(entry) = entry {
-        let bit = |is_set, bit| if is_set { bit } else { 0 };
-        let kind = bit(is_remote, file_system::REMOTE) | bit(closed, file_system::CLOSED);
         entry.file_system.fetch_or(file_system::KNOWN | kind, Relaxed);
     }
-    closed
+    kind & file_system::CLOSED != 0
 }
 
 /// What a place tells of its device. No file system is asked for that.
@@ -213,15 +214,16 @@ fn device_at(path: &[u8]) -> Option<(u32, u32)> {
     Some((stat.stx_dev_major, stat.stx_dev_minor))
 }
 
-/// Whether it lies in a file that the kernel reads through its cache, as a loop device does by default. Such a device serves one
-/// request after the other, and reads ahead in that file where they come in order. So hints gain nothing, and disturb that.
-fn is_buffered_loop(sysfs: &Path, mount: &Mount<'_>) -> bool {
-    let device = match mount.block_device() {
-        Some(BlockDevice::Number(major, minor)) => sysfs.join(format!("dev/block/{major}:{minor}")),
-        Some(BlockDevice::Name(name)) => sysfs.join("class/block").join(OsStr::from_bytes(name)),
-        None => return false,
-    };
-    LOOP_DIRECT.iter().any(|path| fs::read(device.join(path)).is_ok_and(|direct| direct.starts_with(b"0")))
+/// What the mount is of, in bits of [`file_system`].
+fn kind_of(sysfs: &Path, mount: &Mount<'_>) -> u32 {
+    mount.kind(READ_AHEAD_FAR_KIB, |device, files| {
+        let device = match device {
+            BlockDevice::Number(major, minor) => sysfs.join(format!("dev/block/{major}:{minor}")),
+            BlockDevice::Name(name) => sysfs.join("class/block").join(OsStr::from_bytes(name)),
+        };
+        let text = files.iter().find_map(|file| fs::read_to_string(device.join(file)).ok())?;
+        text.trim().parse().ok()
+    })
 }
 
 /// How many requests a FUSE file system takes at once that nothing waits for; `None` for any other.
@@ -238,15 +240,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loop_devices_that_read_through_the_cache_are_told() {
+    fn sysfs_tells_how_a_block_device_is_read() {
         let place = tempfile::tempdir().unwrap();
         let sysfs = place.path();
-        for (name, device, direct) in [("loop0", "7:0", "0\n"), ("loop1", "7:1", "1\n")] {
+        for (name, device, direct, ahead) in [
+            ("loop0", "7:0", "0\n", "128\n"),
+            ("loop1", "7:1", "1\n", "128\n"),
+            ("vda", "254:0", "", "8192\n"),
+        ] {
             let folder = sysfs.join("devices").join(name);
             let part = folder.join(format!("{name}p1"));
-            fs::create_dir_all(folder.join("loop")).unwrap();
+            fs::create_dir_all(folder.join("queue")).unwrap();
             fs::create_dir_all(&part).unwrap();
-            fs::write(folder.join("loop/dio"), direct).unwrap();
+            fs::write(folder.join("queue/read_ahead_kb"), ahead).unwrap();
+            if !direct.is_empty() {
+                fs::create_dir_all(folder.join("loop")).unwrap();
+                fs::write(folder.join("loop/dio"), direct).unwrap();
+            }
             for (links, link, to) in [
                 ("class/block", name.to_owned(), &folder),
                 ("class/block", format!("{name}p1"), &part),
@@ -254,25 +264,28 @@ mod tests {
                 ("dev/block", device.replace("7:", "259:"), &part),
             ] {
                 fs::create_dir_all(sysfs.join(links)).unwrap();
-                symlink(to, sysfs.join(links).join(link)).unwrap();
+                // Where both numbers are the same.
+                let _ = symlink(to, sysfs.join(links).join(link));
             }
         }
-        let is_told = |device: &str, source: &str| {
-            let line = format!("36 35 {device} / /mnt ro - kind {source} ro");
-            is_buffered_loop(sysfs, &Mount::parse(line.as_bytes()).unwrap())
-        };
-        for (device, source, expected) in [
-            ("7:0", "/dev/loop0", true),
-            ("259:0", "/dev/loop0p1", true),
-            ("0:40", "/dev/loop0", true),
-            ("0:40", "/dev/loop0p1", true),
-            ("7:1", "/dev/loop1", false),
-            ("259:1", "/dev/loop1p1", false),
-            ("0:40", "/dev/loop1", false),
-            ("0:41", "tmpfs", false),
-            ("254:0", "/dev/vda", false),
+        const BOTH: u32 = file_system::CLOSED | file_system::READS_FAR_AHEAD;
+        for (device, mounted, expected) in [
+            ("7:0", "erofs /dev/loop0", file_system::CLOSED),
+            ("259:0", "ext4 /dev/loop0p1", file_system::CLOSED),
+            ("0:40", "btrfs /dev/loop0", BOTH),
+            ("0:40", "btrfs /dev/loop0p1", BOTH),
+            ("7:1", "erofs /dev/loop1", 0),
+            ("259:1", "ext4 /dev/loop1p1", 0),
+            ("0:40", "btrfs /dev/loop1", file_system::READS_FAR_AHEAD),
+            ("0:41", "tmpfs tmpfs", 0),
+            ("0:42", "fuse.sshfs there:/", file_system::REMOTE),
+            ("254:0", "ext4 /dev/vda", file_system::READS_FAR_AHEAD),
+            ("0:43", "xfs /dev/vdap1", file_system::READS_FAR_AHEAD),
+            ("254:9", "ext4 /dev/vdz", 0),
         ] {
-            assert_eq!(is_told(device, source), expected, "{device} {source}");
+            let line = format!("36 35 {device} / /mnt ro - {mounted} ro");
+            let told = kind_of(sysfs, &Mount::parse(line.as_bytes()).unwrap());
+            assert_eq!(told, expected, "{line}");
         }
     }
 }

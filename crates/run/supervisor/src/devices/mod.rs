@@ -36,6 +36,13 @@ pub struct Devices {
     begun: Arc<Begun>,
 }
 
+/// Whether the kernel is known to read far ahead on a device (`st_dev`).
+pub fn reads_far_ahead(header: &Header, device: u64) -> bool {
+    let id = device.wrapping_add(1);
+    let known = header.devices.iter().find(|entry| entry.id.load(Relaxed) == id);
+    known.is_some_and(|entry| entry.file_system.load(Relaxed) & file_system::READS_FAR_AHEAD != 0)
+}
+
 /// What is known of the device with this entry's `id`: its `st_dev` + 1, or 0 for none.
 pub fn limit_of(header: &Header, id: u64) -> InflightLimit {
     let known = header.devices.iter().find(|entry| id != 0 && entry.id.load(Relaxed) == id);

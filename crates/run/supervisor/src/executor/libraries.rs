@@ -34,7 +34,7 @@ use self::{
 use super::{Done, Fetch, Job, Origin, Wanted, fetch::CHUNK_BYTES, replay::in_chunks, wake};
 use crate::{
     channel::Channel,
-    devices::{Ticket, limit_of},
+    devices::{Ticket, limit_of, reads_far_ahead},
     examine::program_file,
 };
 
@@ -143,6 +143,9 @@ impl Libraries {
                     state.begin(told.path, told.process);
                 }
             }
+        }
+        if reads_far_ahead(self.channel.header(), state.device) {
+            state.leave_parts();
         }
         let next = state.next()?;
         Some(state.job(next))
@@ -301,16 +304,21 @@ impl State {
         self.started.pop_front().map(part)
     }
 
+    /// No parts of files are read: they are in memory, or the kernel reads far around each page fault.
+    fn leave_parts(&mut self) {
+        self.mapped.clear();
+        self.started.clear();
+        self.rest.clear();
+        self.rest_of_cold.clear();
+    }
+
     /// A file was examined that the loader takes.
     fn on_read(&mut self, file: usize, path: &Arc<[u8]>, library: Library, has_waited: bool) {
         self.in_memory = if has_waited { 0 } else { self.in_memory + 1 };
         // The first one is the program, which the kernel has just read.
         if self.in_memory > LIBRARIES_IN_MEMORY_MAX {
             self.ready.clear();
-            self.mapped.clear();
-            self.started.clear();
-            self.rest.clear();
-            self.rest_of_cold.clear();
+            self.leave_parts();
             return;
         }
         let Some(File { inherited, process, .. }) = self.files.get(file) else { return };
@@ -368,7 +376,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use forebay_policy::inflight::InflightLimit;
-    use forebay_protocol::layout::LEASES_NONE;
+    use forebay_protocol::layout::{LEASES_NONE, file_system};
 
     use super::*;
 
@@ -494,6 +502,33 @@ mod tests {
         assert_eq!(taken() * CHUNK_BYTES + REST_FIRST_BYTES, 20 * CHUNK_BYTES, "so much memory there is");
         header.horizon_bytes.store(u64::MAX, Relaxed);
         assert_eq!(taken(), 99 - 20);
+    }
+
+    #[test]
+    fn no_part_of_a_file_is_read_where_the_kernel_reads_far_ahead() {
+        const DEVICE: u64 = 7;
+        let channel = Arc::new(Channel::create(true).unwrap());
+        let libraries = Libraries::new(channel.clone());
+        let header = channel.header();
+        header.leases.store(LEASES_NONE, Relaxed);
+        header.devices[0].id.store(DEVICE + 1, Relaxed);
+        let parts = |bits| {
+            header.devices[0].file_system.store(bits, Relaxed);
+            let path: Arc<[u8]> = Arc::from(&b"/bin/program"[..]);
+            {
+                let mut state = libraries.state();
+                state.names.clear();
+                state.begin(path.clone(), 0);
+                let _ = state.next();
+                let all = || vec![(0, CHUNK_BYTES)];
+                let library = Library { mapped: all(), started: all(), rest: all(), ..Library::default() };
+                state.on_read(0, &path, library, true);
+                state.on_cold(&path, Some(DEVICE));
+            }
+            std::iter::from_fn(|| libraries.take()).count()
+        };
+        assert_eq!(parts(0), 3);
+        assert_eq!(parts(file_system::READS_FAR_AHEAD), 0);
     }
 
     #[test]

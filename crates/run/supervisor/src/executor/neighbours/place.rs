@@ -44,8 +44,9 @@ enum Members {
         last: usize,
         /// Reads elsewhere.
         apart: u32,
-        /// Blocks that were read in a row.
+        /// Blocks that were read in a row, but for those that the kernel reads far ahead.
         onwards: u32,
+        is_far: bool,
     },
 }
 
@@ -113,11 +114,11 @@ impl Place {
         Self::new(root, Members::Tree { pending: VecDeque::new(), listings: 0 })
     }
 
-    /// A file of so many bytes; `None` of one that is too small.
-    pub fn file(path: Arc<[u8]>, bytes: u64) -> Option<Self> {
+    /// A file of so many bytes, on a device on which the kernel reads far ahead or does not; `None` of one that is too small.
+    pub fn file(path: Arc<[u8]>, bytes: u64, is_far: bool) -> Option<Self> {
         let blocks = bytes.div_ceil(BLOCK_BYTES).min(BLOCKS_MAX);
         let taken = (blocks >= BLOCKS_MIN).then(|| vec![false; blocks as usize])?;
-        Some(Self::new(path, Members::Blocks { taken, last: 0, apart: 0, onwards: 0 }))
+        Some(Self::new(path, Members::Blocks { taken, last: 0, apart: 0, onwards: 0, is_far }))
     }
 
     /// The path of the folder or file.
@@ -142,7 +143,7 @@ impl Place {
     /// The file was read in this block. The blocks that the program needed then: where it went on through blocks that were read ahead,
     /// nothing told of these.
     pub fn on_read(&mut self, block: u64) -> Range<u64> {
-        let Members::Blocks { taken, last, apart, onwards } = &mut self.members else {
+        let Members::Blocks { taken, last, apart, onwards, is_far } = &mut self.members else {
             return block..block + 1;
         };
         let block = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
@@ -151,9 +152,9 @@ impl Place {
         let reach = if *onwards >= READS_MIN { behind(*onwards) + 1 } else { 1 };
         let goes_on = (before + 1..=before + reach).contains(&block)
             && taken[before + 1..block].iter().all(|taken| *taken);
-        if goes_on {
+        if goes_on && !*is_far {
             *onwards = onwards.saturating_add((block - before) as u32);
-        } else if block.abs_diff(before) > 1 {
+        } else if !goes_on && block.abs_diff(before) > 1 {
             *apart = apart.saturating_add(1);
             *onwards = 0;
         }
@@ -300,8 +301,8 @@ mod tests {
 
     #[test]
     fn blocks_of_a_file_come_once_it_is_read_in_several_places() {
-        assert!(Place::file((*b"/small").into(), 3 * BLOCK_BYTES).is_none());
-        let mut file = Place::file((*b"/f").into(), 3 * BLOCK_BYTES + 1).unwrap();
+        assert!(Place::file((*b"/small").into(), 3 * BLOCK_BYTES, false).is_none());
+        let mut file = Place::file((*b"/f").into(), 3 * BLOCK_BYTES + 1, false).unwrap();
         for block in [0, 1, 1, 3, 0, 9, 1] {
             assert!(!file.is_open());
             let _ = file.on_read(block);
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     fn blocks_behind_those_that_are_read_in_sequence_come_in_order() {
-        let mut file = Place::file((*b"/f").into(), 12 * BLOCK_BYTES).unwrap();
+        let mut file = Place::file((*b"/f").into(), 12 * BLOCK_BYTES, false).unwrap();
         for block in 0..5 {
             assert!(!file.is_open());
             assert_eq!(file.on_read(block), block..block + 1);
@@ -323,6 +324,10 @@ mod tests {
         let _ = file.on_read(0);
         assert!(!file.is_open());
         assert_eq!(file.on_read(8), 8..9, "far away, though all in between is taken");
+
+        let mut far = Place::file((*b"/f").into(), 12 * BLOCK_BYTES, true).unwrap();
+        (0..12).for_each(|block| assert_eq!(far.on_read(block), block..block + 1));
+        assert!(!far.is_open(), "the kernel reads far ahead");
     }
 
     #[test]

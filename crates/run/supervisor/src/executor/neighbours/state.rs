@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     channel::Channel,
-    devices::limit_of,
+    devices::{limit_of, reads_far_ahead},
     executor::{Done, Wanted},
     ffi,
     profiles::{
@@ -150,7 +150,8 @@ impl State {
                 Entry::File { opened, path, identity } if identity.size > 0 && !is_remote(identity.dev) => {
                     self.depth = depth(header, identity.dev);
                     // A file that was opened before the log began is told when it is read.
-                    if let Some(file) = Place::file(path.clone(), identity.size) {
+                    let is_far = reads_far_ahead(header, identity.dev);
+                    if let Some(file) = Place::file(path.clone(), identity.size, is_far) {
                         self.add(&path, || file);
                     }
                     if let Some(at) = opened {
