@@ -70,6 +70,11 @@ impl Library {
         let code = if path.ends_with(C_LIBRARY) { Code::Whole } else { Code::Ends };
         elf::read(code, |offset, buffer| pread(file, buffer, offset).unwrap_or(0))
     }
+
+    /// The same, of which no part is read: the kernel reads far around each page fault.
+    fn without_parts(self) -> Self {
+        Self { mapped: Vec::new(), started: Vec::new(), rest: Vec::new(), ..self }
+    }
 }
 
 /// The libraries of programs, handed out as jobs.
@@ -144,9 +149,6 @@ impl Libraries {
                 }
             }
         }
-        if reads_far_ahead(self.channel.header(), state.device) {
-            state.leave_parts();
-        }
         let next = state.next()?;
         Some(state.job(next))
     }
@@ -204,6 +206,8 @@ impl Libraries {
         match (file, done.library) {
             (Some(file), Some(library)) => {
                 figures.files.fetch_add(done.waited.is_some().into(), Relaxed);
+                let is_far = done.device.is_some_and(|device| reads_far_ahead(self.channel.header(), device));
+                let library = if is_far { library.without_parts() } else { library };
                 let mut state = self.state();
                 state.on_read(file, &job.path, library, done.waited.is_some());
                 if done.waited.is_some() {
@@ -304,21 +308,16 @@ impl State {
         self.started.pop_front().map(part)
     }
 
-    /// No parts of files are read: they are in memory, or the kernel reads far around each page fault.
-    fn leave_parts(&mut self) {
-        self.mapped.clear();
-        self.started.clear();
-        self.rest.clear();
-        self.rest_of_cold.clear();
-    }
-
     /// A file was examined that the loader takes.
     fn on_read(&mut self, file: usize, path: &Arc<[u8]>, library: Library, has_waited: bool) {
         self.in_memory = if has_waited { 0 } else { self.in_memory + 1 };
         // The first one is the program, which the kernel has just read.
         if self.in_memory > LIBRARIES_IN_MEMORY_MAX {
             self.ready.clear();
-            self.leave_parts();
+            self.mapped.clear();
+            self.started.clear();
+            self.rest.clear();
+            self.rest_of_cold.clear();
             return;
         }
         let Some(File { inherited, process, .. }) = self.files.get(file) else { return };
@@ -512,23 +511,19 @@ mod tests {
         let header = channel.header();
         header.leases.store(LEASES_NONE, Relaxed);
         header.devices[0].id.store(DEVICE + 1, Relaxed);
-        let parts = |bits| {
+        let parts = |bits, path: &'static [u8]| {
             header.devices[0].file_system.store(bits, Relaxed);
-            let path: Arc<[u8]> = Arc::from(&b"/bin/program"[..]);
-            {
-                let mut state = libraries.state();
-                state.names.clear();
-                state.begin(path.clone(), 0);
-                let _ = state.next();
-                let all = || vec![(0, CHUNK_BYTES)];
-                let library = Library { mapped: all(), started: all(), rest: all(), ..Library::default() };
-                state.on_read(0, &path, library, true);
-                state.on_cold(&path, Some(DEVICE));
-            }
+            libraries.state().begin(path.into(), 0);
+            let job = libraries.take().unwrap();
+            let Origin::Library { file, .. } = job.origin else { panic!("{:?}", job.origin) };
+            let all = || vec![(0, CHUNK_BYTES)];
+            let library = Library { mapped: all(), started: all(), rest: all(), ..Library::default() };
+            let done = Done { library: Some(library), device: Some(DEVICE), ..Done::default() };
+            libraries.on_done(&job, file, done);
             std::iter::from_fn(|| libraries.take()).count()
         };
-        assert_eq!(parts(0), 3);
-        assert_eq!(parts(file_system::READS_FAR_AHEAD), 0);
+        assert_eq!(parts(0, b"/bin/near"), 3);
+        assert_eq!(parts(file_system::READS_FAR_AHEAD, b"/bin/far"), 0);
     }
 
     #[test]
