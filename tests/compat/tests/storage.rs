@@ -1,7 +1,7 @@
 //! Storage that is no local disk: what the program asks of it stays the same, and hints help there too.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,7 +10,6 @@ use forebay_compat::mounted::{Mounted, launch, launch_in, remote};
 use forebay_compat::run::{Side, find_program};
 use forebay_compat::{Outcome, Scratch, guests::build, in_some_run, root, scratch, skip, switch};
 use forebay_lab::{Opens, Profile, SlowDisk, Stats};
-use nix::sys::stat::{major, minor};
 
 /// Runs a command on a disk that was made cold: what came of it, and what the disk has served.
 fn on(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats) {
@@ -241,7 +240,23 @@ fn is_helped(
     fs::create_dir(&source).expect("make a folder");
     place.noise("source/data", 48 << 20, 7);
     disk.fill(|root| make(&source, root)).expect("fill the slow disk");
-    let reader = build("reads_apart");
+    reads_alike(test, &disk, &place, mount, "reads_apart", &[], |with| {
+        // Of 400 reads.
+        with.figure("hints_used") > 200.0
+    });
+}
+
+/// A guest reads a file of a file system on the slow disk, without forebay and, in some run as is wanted, with it.
+fn reads_alike(
+    test: &str,
+    disk: &SlowDisk,
+    place: &Scratch,
+    mount: impl Fn(&Path, &Path) -> Mounted,
+    guest: &str,
+    arguments: &[&str],
+    wanted: impl Fn(&Outcome) -> bool,
+) {
+    let reader = build(guest);
     let at = place.path().join("mounted");
     let run = |side| {
         // A fresh mount has nothing in memory.
@@ -249,7 +264,8 @@ fn is_helped(
         let mounted = mount(disk.mount_point(), &at);
         let data = at.join("data").display().to_string();
         let scratch = Scratch::fresh(scratch::base().join(test));
-        let outcome = launch(&scratch, side, &[reader.to_str().expect("a path in UTF-8"), &data]);
+        let argv = [&[reader.to_str().expect("a path in UTF-8"), &data], arguments].concat();
+        let outcome = launch(&scratch, side, &argv);
         drop(mounted);
         outcome
     };
@@ -257,8 +273,7 @@ fn is_helped(
     let _ = in_some_run(|| {
         let with = run(Side::With);
         assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
-        // Of 400 reads.
-        with.wanted(|with| with.figure("hints_used") > 200.0)
+        with.wanted(&wanted)
     });
 }
 
@@ -384,60 +399,11 @@ fn a_mapped_file_behind_the_cache_of_a_loop_device_is_left_to_the_kernel() {
     let source = place.path().join("source");
     let make = |root: &Path| make_image("mkfs.erofs", &[], [&source, &root.join("image")], true);
     disk.fill(make).expect("fill the slow disk");
-    let reader = build("mapped");
-    let at = place.path().join("mounted");
-    let run = |side| {
-        disk.make_cold().expect("make the disk cold");
-        let image = disk.mount_point().join("image").display().to_string();
-        let mounted = Mounted::new(&["-o", "loop,ro", &image], &at);
-        let data = at.join("data").display().to_string();
-        let scratch = Scratch::fresh(scratch::base().join(NAME));
-        let reads = READS.to_string();
-        let outcome = launch(&scratch, side, &[reader.to_str().expect("a path in UTF-8"), &data, &reads]);
-        drop(mounted);
-        outcome
+    let mount = |root: &Path, at: &Path| {
+        Mounted::new(&["-o", "loop,ro", &root.join("image").display().to_string()], at)
     };
-    let without = run(Side::Without);
-    let _ = in_some_run(|| {
-        let with = run(Side::With);
-        assert_eq!((without.status, &without.stdout), (with.status, &with.stdout));
-        with.wanted(|with| with.figure("forks") > 0.0 && with.figure("hints_data") < READS / 20.0)
-    });
-}
-
-/// A program that goes on in sequence is left to the kernel where that reads far ahead: smaller requests would end its readahead.
-#[test]
-fn what_is_read_in_sequence_is_left_to_a_kernel_that_reads_far_ahead() {
-    const NAME: &str = "reads_far_ahead";
-    const FILES: u64 = 4;
-    let Some(disk) = slow_disk(NAME) else { return };
-    let place = Scratch::fresh(scratch::base().join(format!("{NAME}-source")));
-    let files: Vec<_> = (0..FILES).map(|number| format!("data{number}")).collect();
-    for (number, file) in (1..).zip(&files) {
-        place.noise(file, 16 << 20, number);
-    }
-    let copy = |root: &Path| {
-        for file in &files {
-            let _ = fs::copy(place.path().join(file), root.join(file)).expect("copy the data");
-        }
-    };
-    disk.fill(copy).expect("fill the slow disk");
-    let paths: Vec<_> =
-        files.iter().map(|file| disk.mount_point().join(file).display().to_string()).collect();
-    let argv: Vec<_> = std::iter::once("md5sum").chain(paths.iter().map(String::as_str)).collect();
-    let reads_ahead = |kib: &str| {
-        let device = fs::metadata(disk.mount_point()).expect("look at the mount").dev();
-        let queue = format!("/sys/dev/block/{}:{}/queue", major(device), minor(device));
-        fs::write(format!("{queue}/read_ahead_kb"), kib).expect("set the readahead");
-    };
-    let _ = in_some_run(|| {
-        disk.make_cold().expect("make the disk cold");
-        // Each mount has a readahead of its own.
-        reads_ahead("8192");
-        let outcome = launch(&Scratch::fresh(scratch::base().join(NAME)), Side::With, &argv);
-        assert_eq!(outcome.status, 0, "{}", String::from_utf8_lossy(&outcome.stderr));
-        // With windows of 128 KiB there are some 500 hints. The first mebibyte of each file has some here, too.
-        outcome.wanted(|it| it.figure("forks") > 0.0 && it.figure("hints_data") < 64.0)
+    reads_alike(NAME, &disk, &place, mount, "mapped", &[&READS.to_string()], |with| {
+        with.figure("forks") > 0.0 && with.figure("hints_data") < READS / 20.0
     });
 }
 

@@ -1,4 +1,4 @@
-//! Reads the list of mounts for the kinds of file systems.
+//! Reads the list of mounts, and what sysfs says of their devices, for the kinds of file systems.
 
 use forebay_policy::price::READ_AHEAD_FAR_KIB;
 use forebay_protocol::mounts::{BlockDevice, Mount};
