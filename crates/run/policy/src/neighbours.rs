@@ -5,10 +5,11 @@
 //!
 //! # Model
 //!
-//! A wait takes `w` on average, and the device serves `d` requests at once. A file or block that is read ahead costs
+//! A wait takes `w` on average, the device serves `d` requests at once, and a read ahead takes `p` of a processor. The executor measures
+//! all three as it goes, `p` from [`NEIGHBOUR_US`] on. A file or block that is read ahead costs
 //!
 //! ```text
-//!     c = NEIGHBOUR_US + w / d
+//!     c = p + w / d
 //! ```
 //!
 //! and one that the program needs later saves what its read was ahead, `w` at most. Of a place of which `t` were read ahead and `u`
@@ -21,7 +22,8 @@
 //!
 //! and is made when the [account](crate::account) of all places covers `c`. Waiting pays for four reads at once. Of a file that is read
 //! in sequence, four are made or none. A place that is not worth another read is a failure. A read
-//! that was ahead by twice its cost is a success. One that finds its data in memory gets back what a device would have cost.
+//! that was ahead by twice its cost is a success. Once a read is done, the account is charged with the processor time that it took, and
+//! with `w / d` only where it asked the device.
 //!
 //! # Bound
 //!
@@ -34,16 +36,26 @@ use forebay_protocol::layout;
 
 use crate::account::{Account, Outcome};
 use crate::price::{
-    MEAN_WEIGHT, NEIGHBOUR_IDLE_US, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, NEIGHBOURS_TOGETHER,
-    SAVED_QUARTERS, WAITED_PART, WORTH_TIMES, mean,
+    MEAN_WEIGHT, NEIGHBOUR_US, NEIGHBOURS_BANKED, NEIGHBOURS_FIRST, NEIGHBOURS_TOGETHER, SAVED_QUARTERS,
+    WAITED_PART, WORTH_TIMES, mean,
 };
 
 /// What neighbours cost and earn in a run.
 #[derive(Debug)]
 pub struct Neighbours {
     account: layout::Account,
+    /// Of a program that has not waited: what the first read may cost.
+    first: u64,
+    /// Mean processor time of a read.
     processor: u64,
     wait: u64,
+}
+
+/// What was paid for a read, before it was known what it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paid {
+    processor: u64,
+    device: u64,
 }
 
 /// What is known of a place.
@@ -59,11 +71,8 @@ impl Neighbours {
     /// Where the processor counts so many ticks in a second.
     #[must_use]
     pub fn new(ticks_per_second: u64) -> Self {
-        Self {
-            account: layout::Account::default(),
-            processor: ticks_per_second / 1_000_000 * NEIGHBOUR_US,
-            wait: 0,
-        }
+        let first = ticks_per_second / 1_000_000 * NEIGHBOUR_US;
+        Self { account: layout::Account::default(), first, processor: first, wait: 0 }
     }
 
     /// The program waited so often for files, on a device that serves `depth` requests at once, and so long in all.
@@ -110,16 +119,22 @@ impl Neighbours {
     }
 
     /// Something is read ahead: a member of a place, or the names of a folder. What is paid for that.
-    pub fn pay(&mut self, depth: u32) -> u64 {
-        let cost = self.cost(depth);
-        self.account().on_cost(cost);
-        cost
+    pub fn pay(&mut self, depth: u32) -> Paid {
+        let paid = Paid { processor: self.processor, device: self.device(depth) };
+        self.account().on_cost(paid.total());
+        paid
     }
 
-    /// What was `paid` for was in memory: hints or the program were first. It took the processor alone.
-    pub fn on_idle(&mut self, paid: u64) {
-        let idle = self.processor / NEIGHBOUR_US * NEIGHBOUR_IDLE_US;
-        self.account().on_unspent(paid.saturating_sub(idle));
+    /// What was `paid` for is done. It took so much of a processor, and `asked` a device or found all in memory.
+    pub fn on_done(&mut self, paid: Paid, processor: u64, asked: bool) {
+        self.processor = mean(self.processor, processor, MEAN_WEIGHT);
+        self.account().on_unspent(paid.total());
+        self.account().on_cost(processor.saturating_add(if asked { paid.device } else { 0 }));
+    }
+
+    /// What was `paid` for is not done, because the program was first.
+    pub fn on_spared(&mut self, paid: Paid) {
+        self.account().on_unspent(paid.total());
     }
 
     /// The program needed something of this place that was read ahead, `ahead` earlier, of what its read took.
@@ -133,11 +148,22 @@ impl Neighbours {
     }
 
     fn account(&self) -> Account<'_> {
-        Account::new(&self.account, self.processor)
+        Account::new(&self.account, self.first)
     }
 
     fn cost(&self, depth: u32) -> u64 {
-        self.processor.saturating_add(self.wait / u64::from(depth.max(1)))
+        self.processor.saturating_add(self.device(depth))
+    }
+
+    /// What a request takes of the device.
+    fn device(&self, depth: u32) -> u64 {
+        self.wait / u64::from(depth.max(1))
+    }
+}
+
+impl Paid {
+    const fn total(self) -> u64 {
+        self.processor.saturating_add(self.device)
     }
 }
 

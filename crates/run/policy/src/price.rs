@@ -171,10 +171,9 @@ pub const CODE_USED_ONE_IN: u64 = 4;
 
 // Neighbours of what a program needs.
 
-/// Processor time of a file or block that is read ahead, in microseconds: the file is looked up, opened, read and closed. Measured.
+/// Processor time of a file or block that is read ahead, in microseconds, until the executor has seen one: the file is looked up,
+/// opened, read and closed. Measured.
 pub const NEIGHBOUR_US: u64 = 50;
-/// The same where all is in memory, in microseconds. Measured: 3 to 8, and as much to hand the job out.
-pub const NEIGHBOUR_IDLE_US: u64 = 15;
 /// A shorter wait tells nothing of neighbours, in microseconds. Choice: one neighbour in three must be needed then.
 pub const NEIGHBOUR_WAIT_US: u64 = 4 * NEIGHBOUR_US;
 /// Neighbours that are read ahead at once before any was needed, and two more for each that was. Choice: a folder whose files are all

@@ -1,7 +1,7 @@
 //! Neighbours of the files that simulated programs open.
 
 use forebay_policy::neighbours::{Neighbours, Place};
-use forebay_policy::price::{NEIGHBOUR_IDLE_US, NEIGHBOUR_US, NEIGHBOUR_WAIT_US, WAITED_PART};
+use forebay_policy::price::{NEIGHBOUR_US, NEIGHBOUR_WAIT_US, WAITED_PART};
 use proptest::prelude::*;
 use std::collections::HashSet;
 
@@ -13,6 +13,8 @@ struct Run {
     policy: Neighbours,
     depth: u32,
     wait: u64,
+    /// What a read takes of a processor.
+    processor: u64,
     folders: Vec<(Place, HashSet<u32>)>,
     waited: u64,
     read: u64,
@@ -25,6 +27,7 @@ impl Run {
             policy: Neighbours::new(US * 1_000_000),
             depth,
             wait: wait_us * US,
+            processor: NEIGHBOUR_US * US,
             folders: vec![(Place::default(), HashSet::new()); folders],
             waited: 0,
             read: 0,
@@ -49,7 +52,8 @@ impl Run {
             if !self.policy.may_pay(1, self.depth) {
                 return;
             }
-            self.policy.pay(self.depth);
+            let paid = self.policy.pay(self.depth);
+            self.policy.on_done(paid, self.processor, true);
             worth.on_taken();
             ahead.insert(next);
             self.read += 1;
@@ -57,7 +61,11 @@ impl Run {
     }
 
     fn spent(&self) -> u64 {
-        self.read * (NEIGHBOUR_US * US + self.wait / u64::from(self.depth))
+        self.read * self.cost()
+    }
+
+    fn cost(&self) -> u64 {
+        self.processor + self.wait / u64::from(self.depth)
     }
 }
 
@@ -139,14 +147,17 @@ proptest! {
     fn what_is_never_needed_costs_a_sixteenth_of_the_waiting_at_most(
         depth in 1..256_u32,
         wait_us in NEIGHBOUR_WAIT_US..20_000,
+        processor_us in 1..500_u64,
         opens in prop::collection::vec(0..40_usize, 1..800),
     ) {
         let mut run = Run::new(40, depth, wait_us);
+        run.processor = processor_us * US;
         let mut next = 0;
         for folder in opens {
             run.open(folder, next, &(1_000_000 + next..1_000_100 + next).collect::<Vec<_>>());
             next += 100;
-            prop_assert!(run.spent() <= run.waited / WAITED_PART + NEIGHBOUR_US * US);
+            // What a read takes is known after the first one.
+            prop_assert!(run.spent() <= run.waited / WAITED_PART + NEIGHBOUR_US * US + run.cost());
         }
     }
 
@@ -172,6 +183,7 @@ proptest! {
 fn what_is_in_memory_costs_the_processor_alone_and_tells_nothing_of_its_place() {
     const WAIT: u64 = 1_000 * US;
     const WAITS: u64 = 1_000;
+    const IDLE: u64 = 15 * US;
     let (mut policy, mut place, mut reads) = (Neighbours::new(US * 1_000_000), Place::default(), 0);
     for _ in 0..WAITS {
         policy.on_waits(1, WAIT, 32);
@@ -181,12 +193,12 @@ fn what_is_in_memory_costs_the_processor_alone_and_tells_nothing_of_its_place() 
             }
             let paid = policy.pay(32);
             place.on_taken();
-            policy.on_idle(paid);
+            policy.on_done(paid, IDLE, false);
             place.on_idle();
             reads += 1;
         }
     }
-    let (spent, most) = (reads * NEIGHBOUR_IDLE_US * US, WAITS * WAIT / WAITED_PART);
+    let (spent, most) = (reads * IDLE, WAITS * WAIT / WAITED_PART + NEIGHBOUR_US * US);
     assert!(spent <= most && reads >= WAITS, "{spent} of {most}, {reads}");
     assert!(policy.room(&mut place, 32) > 0, "the place is not given up");
 }

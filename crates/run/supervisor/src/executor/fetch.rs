@@ -50,6 +50,8 @@ const CHANGED_BYTES: u64 = 4 << 10;
 pub struct Done {
     /// How long a device was waited for, if one was asked.
     pub waited: Option<Duration>,
+    /// Processor time of a neighbour's job.
+    pub processor: Duration,
     /// The file is another one than was expected.
     pub is_changed: bool,
     /// The path was found on a remote file system.
@@ -112,7 +114,9 @@ impl Fetcher {
     /// Jobs are advice: whatever fails, the program finds out itself.
     pub fn carry_out(&self, job: &Job) -> Done {
         let mut done = Done::default();
+        let begun = matches!(job.origin, Origin::Neighbour { .. }).then(ffi::processor_time);
         let _ = self.try_carry_out(job, &mut done);
+        done.processor = begun.map_or(Duration::ZERO, |begun| ffi::processor_time().saturating_sub(begun));
         done
     }
 

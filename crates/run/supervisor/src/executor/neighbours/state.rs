@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
     },
+    time::Duration,
 };
 
 use forebay_policy::{
@@ -54,7 +55,8 @@ pub struct State {
     found: u64,
     /// Waits that no need is known to have caused yet.
     unexplained: u64,
-    /// Requests that the device of the last file serves at once.
+    /// The device of the last file, and how many requests it serves at once.
+    device: Option<u64>,
     depth: u32,
     /// Folders that programs without an agent open files in.
     opens: Opens,
@@ -101,6 +103,7 @@ impl State {
             wait_ticks: 0,
             found: 0,
             unexplained: 0,
+            device: None,
             depth: AT_ONCE_HOPED,
             opens: Opens::default(),
             places: Vec::new(),
@@ -119,6 +122,7 @@ impl State {
     /// Looks at what the program has waited for and needed since the last look, and chooses what to read ahead of where it is now.
     pub fn look(&mut self, channel: &Channel, is_remote: impl Fn(u64) -> bool) {
         let (header, log) = (channel.header(), channel.access_log());
+        self.look_at_device(header, self.device);
         let waits = header.neighbours.waits.load(Acquire);
         let ticks = header.neighbours.wait_ticks.load(Relaxed);
         let (more, longer) = (waits.saturating_sub(self.waits), ticks.saturating_sub(self.wait_ticks));
@@ -144,11 +148,19 @@ impl State {
         header.neighbours.look_at.store(next, Relaxed);
     }
 
+    /// Places lie on this device, if any is given. What is known of it becomes more with each read.
+    fn look_at_device(&mut self, header: &Header, device: Option<u64>) {
+        if let Some(device) = device {
+            self.device = Some(device);
+            self.depth = limit_of(header, device.wrapping_add(1)).may_serve_at_once();
+        }
+    }
+
     fn look_at_log(&mut self, header: &Header, log: &AccessLog, is_remote: impl Fn(u64) -> bool) {
         while let Some(entry) = self.log.next(log) {
             match entry {
                 Entry::File { opened, path, identity } if identity.size > 0 && !is_remote(identity.dev) => {
-                    self.depth = depth(header, identity.dev);
+                    self.look_at_device(header, Some(identity.dev));
                     // A file that was opened before the log began is told when it is read.
                     let is_far = reads_far_ahead(header, identity.dev);
                     if let Some(file) = Place::file(path.clone(), identity.size, is_far) {
@@ -265,14 +277,19 @@ impl State {
         let Some(taken) = self.taken.get_mut(number) else { return };
         let (place, Member { path, part }) = (taken.place, taken.member.clone());
         taken.identity = done.identity;
+        let paid = taken.paid;
+        let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
+        let ticks = |time: Duration| ticks_per_us.saturating_mul(time.as_nanos() as u64) / 1_000;
+        if let Some(paid) = paid {
+            self.policy.on_done(paid, ticks(done.processor), done.waited.is_some());
+        }
         if let Some(waited) = done.waited {
             header.neighbours.reads.fetch_add(1, Relaxed);
             header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
-            let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
-            taken.waited = Some(ticks_per_us.saturating_mul(waited.as_micros() as u64));
+            taken.waited = Some(ticks(waited));
             self.settle(header, number);
-        } else {
-            self.on_idle(number);
+        } else if paid.is_some() {
+            self.on_idle(place);
         }
         if let Some(names) = done.names {
             self.watch(header, &path);
@@ -285,13 +302,9 @@ impl State {
         }
     }
 
-    /// What was taken is in memory without that.
-    fn on_idle(&mut self, number: usize) {
-        let Some(Taken { paid, place, .. }) = self.taken.get(number).filter(|taken| taken.paid > 0) else {
-            return;
-        };
-        self.policy.on_idle(*paid);
-        if let Some(place) = self.places.get_mut(*place) {
+    /// What was taken of this place is in memory without that.
+    fn on_idle(&mut self, place: usize) {
+        if let Some(place) = self.places.get_mut(place) {
             place.worth.on_idle();
         }
     }
@@ -324,7 +337,11 @@ impl State {
                         taken.begun = begun;
                         return Some((step, path, wanted));
                     }
-                    self.on_idle(number);
+                    let (paid, place) = (taken.paid, taken.place);
+                    if let Some(paid) = paid {
+                        self.policy.on_spared(paid);
+                        self.on_idle(place);
+                    }
                 }
             }
         }
@@ -358,7 +375,7 @@ impl State {
             device.is_some()
         };
         self.on_entered(header, at, &path[..end].into(), first, may_read);
-        self.depth = device.map_or(self.depth, |device| depth(header, device));
+        self.look_at_device(header, device);
     }
 
     /// The program needed a file in a folder. Other folders beside that one may have the same for it.
@@ -414,7 +431,7 @@ impl State {
         }
         self.places[place].worth.on_taken();
         let paid = self.policy.pay(self.depth);
-        self.begin(Taken::new(member, place, paid));
+        self.begin(Taken::new(member, place, Some(paid)));
     }
 
     /// The program read this block of a file.
@@ -442,7 +459,7 @@ impl State {
                 let room = self.places.len() < PLACES_MAX;
                 let device = room.then(|| device_of(path)).flatten();
                 let Some(device) = device.filter(|device| !is_remote(*device)) else { return };
-                self.depth = depth(header, device);
+                self.look_at_device(header, Some(device));
                 self.places.push(Place::tree(path.clone()));
                 self.places.len() - 1
             }
@@ -470,7 +487,7 @@ impl State {
     fn list_again(&mut self, tree: usize, needed: u32, path: &Arc<[u8]>) {
         let member = Member { path: path.clone(), part: Part::Folders };
         if self.taken.len() < MEMBERS_MAX && !self.by_member.contains_key(&member) {
-            self.begin(Taken { needed: Some(needed), ..Taken::new(member, tree, 0) });
+            self.begin(Taken { needed: Some(needed), ..Taken::new(member, tree, None) });
         }
     }
 
@@ -529,7 +546,7 @@ impl State {
                     room -= 1;
                     at.worth.on_taken();
                     let paid = self.policy.pay(self.depth);
-                    self.begin(Taken::new(member, place, paid));
+                    self.begin(Taken::new(member, place, Some(paid)));
                 }
             }
         }
@@ -563,11 +580,6 @@ impl State {
         self.places.push(new());
         Some(place)
     }
-}
-
-/// Requests that the device serves at once, as far as it is known.
-fn depth(header: &Header, device: u64) -> u32 {
-    limit_of(header, device.wrapping_add(1)).may_serve_at_once()
 }
 
 /// The time of the log.

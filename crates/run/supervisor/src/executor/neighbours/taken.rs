@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::neighbours::Paid;
 use forebay_profile::Identity;
 use forebay_protocol::access_log::{AccessLog, Attributes, Outcome, Use, wanted};
 
@@ -12,8 +13,8 @@ pub struct Taken {
     pub member: Member,
     pub place: usize,
     pub begun: u32,
-    /// What was paid for it.
-    pub paid: u64,
+    /// What was paid for it; `None` of what costs as little as the program's own call.
+    pub paid: Option<Paid>,
     /// How often it was opened since, as the kernel tells. The first time by the job.
     pub opens: u32,
     /// How long a device was waited for, in ticks; `None` while the job is under way, and where none was asked.
@@ -26,7 +27,7 @@ pub struct Taken {
 
 impl Taken {
     /// What was paid for, and is not begun yet.
-    pub const fn new(member: Member, place: usize, paid: u64) -> Self {
+    pub const fn new(member: Member, place: usize, paid: Option<Paid>) -> Self {
         Self { member, place, begun: 0, paid, opens: 0, waited: None, needed: None, identity: None }
     }
 
