@@ -36,6 +36,7 @@ pub use find::{Census, examine, find};
 pub use locate::libc_path;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::{fmt, io};
@@ -128,6 +129,11 @@ impl Site {
         self.offset as u64 + self.len() as u64
     }
 
+    /// The 4 KiB pages that it lies on.
+    pub fn pages(&self) -> RangeInclusive<u32> {
+        self.offset >> 12..=((self.end() - 1) >> 12) as u32
+    }
+
     /// The word that stands for the site in [`layout::PatchTable::sites`], which has no place for
     /// [`Site::within`].
     #[must_use]
@@ -153,7 +159,7 @@ impl Site {
 /// The 4 KiB pages of the library that patching these sites writes to. Each costs every process a copy at start.
 #[must_use]
 pub fn pages(sites: &[Site]) -> BTreeSet<u32> {
-    sites.iter().flat_map(|site| site.offset >> 12..=((site.end() - 1) >> 12) as u32).collect()
+    sites.iter().flat_map(Site::pages).collect()
 }
 
 /// Whether the sites are in order and apart from each other.

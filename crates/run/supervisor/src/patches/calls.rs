@@ -1,5 +1,7 @@
 //! Which system calls are worth redirecting.
 
+use std::collections::BTreeSet;
+
 use forebay_protocol::layout::{CLONE3, Displaced};
 
 use super::{PatchTable, Site, Within, pages};
@@ -15,7 +17,7 @@ pub enum Tier {
     All,
 }
 
-/// Name and number (x86-64) of each call of interest, and the tier it is in from.
+/// Name and number (x86-64) of each call of interest, and the tier it is in from; in the order of numbers.
 const CALLS: [(&str, u16, Tier); 67] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
@@ -37,8 +39,8 @@ const CALLS: [(&str, u16, Tier); 67] = [
     ("writev", 20, Tier::All),
     ("access", 21, Tier::Essential),
     ("mremap", 25, Tier::Essential),
-    ("shmat", 30, Tier::Essential),
     ("madvise", 28, Tier::All),
+    ("shmat", 30, Tier::Essential),
     ("dup", 32, Tier::Essential),
     ("dup2", 33, Tier::Essential),
     ("sendfile", 40, Tier::Essential),
@@ -66,8 +68,8 @@ const CALLS: [(&str, u16, Tier); 67] = [
     ("inotify_add_watch", 254, Tier::Essential),
     ("openat", 257, Tier::Essential),
     ("newfstatat", 262, Tier::Essential),
-    ("readlinkat", 267, Tier::Essential),
     ("unlinkat", 263, Tier::All),
+    ("readlinkat", 267, Tier::Essential),
     ("faccessat", 269, Tier::Essential),
     ("unshare", 272, Tier::Essential),
     ("fallocate", 285, Tier::All),
@@ -75,9 +77,9 @@ const CALLS: [(&str, u16, Tier); 67] = [
     ("preadv", 295, Tier::All),
     ("fanotify_init", 300, Tier::Essential),
     ("setns", 308, Tier::Essential),
+    ("seccomp", 317, Tier::Essential),
     ("execveat", 322, Tier::All),
     ("copy_file_range", 326, Tier::Essential),
-    ("seccomp", 317, Tier::Essential),
     ("preadv2", 327, Tier::All),
     ("statx", 332, Tier::Essential),
     ("rseq", 334, Tier::Essential),
@@ -94,29 +96,49 @@ const SIGNAL_MASK: u16 = 14;
 /// The name of a call of interest.
 #[must_use]
 pub fn call_name(number: u16) -> Option<&'static str> {
-    CALLS.iter().find(|call| call.1 == number).map(|call| call.0)
+    find(number).map(|call| call.0)
 }
 
-/// The sites of `table` that are worth redirecting.
+fn find(number: u16) -> Option<&'static (&'static str, u16, Tier)> {
+    CALLS.binary_search_by_key(&number, |call| call.1).ok().map(|place| &CALLS[place])
+}
+
+/// The sites of `table` that are worth redirecting. Each start of a program waits for that.
 #[must_use]
 pub fn select(table: &PatchTable, tier: Tier) -> Vec<Site> {
     let compares = |site: &Site| site.displaced != Displaced::MovEaxNumber;
-    let compared = |number| table.sites.iter().any(|site| site.number == Some(number) && compares(site));
+    let compared: BTreeSet<u16> =
+        table.sites.iter().filter(|site| compares(site)).filter_map(|site| site.number).collect();
     // Where libc compares what a call returns elsewhere, it makes it on its own account here.
-    let minor =
-        |site: &Site| site.within == Within::MqClose || !compares(site) && site.number.is_some_and(compared);
+    let minor = |site: &Site| {
+        site.within == Within::MqClose
+            || !compares(site) && site.number.is_some_and(|number| compared.contains(&number))
+    };
     let within = |tier: Tier, site: &Site| match site.number {
         // What else makes this call restores a mask that was set there, or is libc itself.
         Some(CLONE) => site.within == Within::Fork,
         Some(SIGNAL_MASK) => site.within == Within::SignalMask,
         Some(_) if tier < Tier::All && minor(site) => false,
-        Some(number) => CALLS.iter().any(|call| call.1 == number && call.2 <= tier),
+        Some(number) => find(number).is_some_and(|call| call.2 <= tier),
         // It may make any call, such as those that confine the process.
         None => site.within == Within::Syscall,
     };
     let chosen: Vec<Site> = table.sites.iter().filter(|site| within(tier, site)).copied().collect();
     let touched = pages(&chosen);
-    let costs_nothing = |site: &Site| pages(&[*site]).is_subset(&touched);
+    let costs_nothing = |site: &Site| site.pages().all(|page| touched.contains(&page));
     let wanted = |site: &&Site| within(tier, site) || within(Tier::All, site) && costs_nothing(site);
     table.sites.iter().filter(wanted).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_found_by_its_number() {
+        for (name, number, _) in CALLS {
+            assert_eq!(call_name(number), Some(name));
+        }
+        assert_eq!(call_name(u16::MAX), None);
+    }
 }
