@@ -129,18 +129,18 @@ pub fn ring(header: &Header) {
     }
 }
 
-/// Tells the executor that this process has waited for a file, if that took long enough for it to read neighbours ahead. Whether it has.
+/// Tells the executor that this process has waited for a file, if the program waits long enough on average for it to read neighbours
+/// ahead. Whether it does.
 pub fn tell_of_wait(ticks: u64) -> bool {
     let Some(header) = header() else { return false };
+    let neighbours = &header.neighbours;
+    let waited = neighbours.on_waits(1, ticks);
     let ticks_per_us = header.ticks_per_second.load(Ordering::Relaxed) / 1_000_000;
-    if ticks < NEIGHBOUR_WAIT_US.saturating_mul(ticks_per_us) {
+    if neighbours.mean_wait() < NEIGHBOUR_WAIT_US.saturating_mul(ticks_per_us) {
         return false;
     }
-    let neighbours = &header.neighbours;
     neighbours.slot.store(SLOT_INDEX.load(Ordering::Relaxed) as u32, Ordering::Relaxed);
-    let before = neighbours.wait_ticks.fetch_add(ticks, Ordering::Relaxed);
-    neighbours.waits.fetch_add(1, Ordering::Release);
-    if before.wrapping_add(ticks) >= neighbours.look_at.load(Ordering::Relaxed) {
+    if waited >= neighbours.look_at.load(Ordering::Relaxed) {
         ring(header);
     }
     true

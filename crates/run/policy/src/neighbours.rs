@@ -5,8 +5,8 @@
 //!
 //! # Model
 //!
-//! A wait takes `w` on average, the device serves `d` requests at once, and a read ahead takes `p` of a processor. The executor measures
-//! all three as it goes, `p` from [`NEIGHBOUR_US`] on. A file or block that is read ahead costs
+//! A wait takes `w` on average, the device serves `d` requests at once, and the processor time of a read ahead costs `p`: [`NEIGHBOUR_US`],
+//! until the executor has measured it ([`Ran`](crate::fork::Ran)). A file or block that is read ahead costs
 //!
 //! ```text
 //!     c = p + w / d
@@ -22,7 +22,7 @@
 //!
 //! and is made when the [account](crate::account) of all places covers `c`. Waiting pays for four reads at once. Of a file that is read
 //! in sequence, four are made or none. A place that is not worth another read is a failure. A read
-//! that was ahead by twice its cost is a success. Once a read is done, the account is charged with the processor time that it took, and
+//! that was ahead by twice its cost is a success. Once a read is done, the account is charged with what it really cost, and
 //! with `w / d` only where it asked the device.
 //!
 //! # Bound
@@ -46,7 +46,7 @@ pub struct Neighbours {
     account: layout::Account,
     /// Of a program that has not waited: what the first read may cost.
     first: u64,
-    /// Mean processor time of a read.
+    /// What the processor time of a read costs on average.
     processor: u64,
     wait: u64,
 }
@@ -125,7 +125,7 @@ impl Neighbours {
         paid
     }
 
-    /// What was `paid` for is done. It took so much of a processor, and `asked` a device or found all in memory.
+    /// What was `paid` for is done. Its processor time cost so much, and it `asked` a device or found all in memory.
     pub fn on_done(&mut self, paid: Paid, processor: u64, asked: bool) {
         self.processor = mean(self.processor, processor, MEAN_WEIGHT);
         self.account().on_unspent(paid.total());
@@ -155,7 +155,7 @@ impl Neighbours {
         self.processor.saturating_add(self.device(depth))
     }
 
-    /// What a request takes of the device.
+    /// What a read takes of the device.
     fn device(&self, depth: u32) -> u64 {
         self.wait / u64::from(depth.max(1))
     }

@@ -174,7 +174,8 @@ pub const CODE_USED_ONE_IN: u64 = 4;
 /// Processor time of a file or block that is read ahead, in microseconds, until the executor has seen one: the file is looked up,
 /// opened, read and closed. Measured.
 pub const NEIGHBOUR_US: u64 = 50;
-/// A shorter wait tells nothing of neighbours, in microseconds. Choice: one neighbour in three must be needed then.
+/// Of a program whose waits are shorter on average nothing is read ahead, in microseconds. Choice: one neighbour in three must be needed
+/// then.
 pub const NEIGHBOUR_WAIT_US: u64 = 4 * NEIGHBOUR_US;
 /// Neighbours that are read ahead at once before any was needed, and two more for each that was. Choice: a folder whose files are all
 /// needed is in memory after a few opens.

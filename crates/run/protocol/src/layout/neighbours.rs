@@ -1,6 +1,9 @@
 //! What is read ahead of the folders and files in which a program needs one thing after the other.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 
 /// A process that has no agent, and so no slot.
 pub const NO_SLOT: u32 = u32::MAX;
@@ -19,7 +22,7 @@ pub mod told {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    /// Waits of the program for files, long enough to tell.
+    /// Waits of the program for files.
     pub waits: AtomicU64,
     /// What they took, in ticks.
     pub wait_ticks: AtomicU64,
@@ -35,4 +38,18 @@ pub struct Neighbours {
     pub used: AtomicU64,
     /// Bytes that devices were asked for.
     pub bytes: AtomicU64,
+}
+
+impl Neighbours {
+    /// The program waited for files so often, and so many ticks in all. How many ticks it has waited until now.
+    pub fn on_waits(&self, waits: u64, ticks: u64) -> u64 {
+        let before = self.wait_ticks.fetch_add(ticks, Relaxed);
+        self.waits.fetch_add(waits, Release);
+        before.wrapping_add(ticks)
+    }
+
+    /// How many ticks a wait took on average; 0 before the first one.
+    pub fn mean_wait(&self) -> u64 {
+        self.wait_ticks.load(Relaxed).checked_div(self.waits.load(Relaxed)).unwrap_or(0)
+    }
 }

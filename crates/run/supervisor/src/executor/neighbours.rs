@@ -13,7 +13,7 @@ use std::sync::{
     atomic::Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
-use forebay_policy::neighbours::Neighbours as Policy;
+use forebay_policy::{neighbours::Neighbours as Policy, price::NEIGHBOUR_WAIT_US};
 use forebay_protocol::layout::{GO, LEASES_NONE, MEMORY_SHORT, NO_SLOT, SLOT_CLAIMED, replay, told};
 
 use super::{Done, Job, Origin};
@@ -113,11 +113,12 @@ impl Neighbours {
         is_claimed.then_some(Some(slot))
     }
 
-    /// Nothing is read ahead before the program has waited, nor where memory is short or an open would show. What a profile foretells
-    /// comes first.
+    /// Nothing is read ahead of a program whose waits are short, nor where memory is short or an open would show. What a profile
+    /// foretells comes first.
     fn is_on(&self) -> bool {
         let header = self.channel.header();
-        header.neighbours.waits.load(Relaxed) > 0
+        let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
+        header.neighbours.mean_wait() >= (NEIGHBOUR_WAIT_US * ticks_per_us).max(1)
             && header.control.load(Relaxed) == GO
             && header.leases.load(Acquire) == LEASES_NONE
             && header.memory.load(Relaxed) != MEMORY_SHORT
@@ -232,13 +233,13 @@ mod tests {
         list(&channel, &at(&root, "a"));
         let again = taken(&neighbours);
         let root_name = root.path().file_name().unwrap().to_str().unwrap();
-        assert_eq!(paths(&again), ["a", root_name], "what was listed is in memory");
+        assert_eq!(paths(&again), [root_name, "a"], "what was listed is in memory");
         let done = |names: &[&str]| {
             let names = names.iter().map(|name| name.as_bytes().into()).collect();
             Done { names: Some(names), ..Done::default() }
         };
-        neighbours.on_done(again[0].0, done(&["d"]));
-        neighbours.on_done(again[1].0, done(&["a", "b", "c"]));
+        neighbours.on_done(again[1].0, done(&["d"]));
+        neighbours.on_done(again[0].0, done(&["a", "b", "c"]));
         let below = taken(&neighbours);
         assert_eq!(paths(&below), ["d", "b", "c"]);
         let waited = Some(Duration::from_millis(1));
@@ -424,8 +425,9 @@ mod tests {
 
     #[test]
     fn nothing_is_read_where_it_would_show_or_is_of_no_use() {
-        let refusals: [fn(&Header); 6] = [
+        let refusals: [fn(&Header); 7] = [
             |header| header.neighbours.waits.store(0, Relaxed),
+            |header| header.neighbours.waits.store(1_000, Relaxed),
             |header| header.leases.store(0, Relaxed),
             |header| header.memory.store(MEMORY_SHORT, Relaxed),
             |header| header.files_watched.store(1, Relaxed),

@@ -13,7 +13,7 @@ use std::{
     },
     sync::{
         Arc,
-        atomic::Ordering::{Acquire, Relaxed, Release},
+        atomic::Ordering::{Acquire, Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -303,8 +303,7 @@ impl Waits {
         let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
         let ticks = ticks_per_us.saturating_mul(self.sample.as_micros() as u64);
         header.neighbours.slot.store(NO_SLOT, Relaxed);
-        header.neighbours.wait_ticks.fetch_add(ticks.saturating_mul(waits), Relaxed);
-        header.neighbours.waits.fetch_add(waits, Release);
+        header.neighbours.on_waits(waits, ticks.saturating_mul(waits));
         executor::wake(&self.channel);
     }
 }

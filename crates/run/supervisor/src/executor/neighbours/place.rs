@@ -168,6 +168,15 @@ impl Place {
         }
     }
 
+    /// The program has listed this folder of the tree. It is listed again, for the folders in it, where no others are known.
+    pub fn list_again(&mut self, folder: Arc<[u8]>) {
+        if let Members::Tree { pending, .. } = &mut self.members
+            && pending.len() < PENDING_MAX
+        {
+            pending.push_back(folder);
+        }
+    }
+
     /// The folders in a folder of the tree; those of them that there is room for.
     pub fn on_folders(&mut self, below: &[u8], names: &[Box<[u8]>]) -> Vec<Arc<[u8]>> {
         let Members::Tree { pending, .. } = &mut self.members else { return Vec::new() };

@@ -10,8 +10,9 @@ use std::{
 };
 
 use forebay_policy::{
+    fork::Ran,
     neighbours::Neighbours as Policy,
-    price::{AT_ONCE_HOPED, NEIGHBOURS_TOGETHER},
+    price::{AT_ONCE_HOPED, NEIGHBOURS_TOGETHER, PRICE_ONE},
 };
 use forebay_profile::Kind;
 use forebay_protocol::{
@@ -55,8 +56,7 @@ pub struct State {
     found: u64,
     /// Waits that no need is known to have caused yet.
     unexplained: u64,
-    /// The device of the last file, and how many requests it serves at once.
-    device: Option<u64>,
+    /// Requests that the device of the last file serves at once.
     depth: u32,
     /// Folders that programs without an agent open files in.
     opens: Opens,
@@ -103,7 +103,6 @@ impl State {
             wait_ticks: 0,
             found: 0,
             unexplained: 0,
-            device: None,
             depth: AT_ONCE_HOPED,
             opens: Opens::default(),
             places: Vec::new(),
@@ -122,7 +121,6 @@ impl State {
     /// Looks at what the program has waited for and needed since the last look, and chooses what to read ahead of where it is now.
     pub fn look(&mut self, channel: &Channel, is_remote: impl Fn(u64) -> bool) {
         let (header, log) = (channel.header(), channel.access_log());
-        self.look_at_device(header, self.device);
         let waits = header.neighbours.waits.load(Acquire);
         let ticks = header.neighbours.wait_ticks.load(Relaxed);
         let (more, longer) = (waits.saturating_sub(self.waits), ticks.saturating_sub(self.wait_ticks));
@@ -148,19 +146,11 @@ impl State {
         header.neighbours.look_at.store(next, Relaxed);
     }
 
-    /// Places lie on this device, if any is given. What is known of it becomes more with each read.
-    fn look_at_device(&mut self, header: &Header, device: Option<u64>) {
-        if let Some(device) = device {
-            self.device = Some(device);
-            self.depth = limit_of(header, device.wrapping_add(1)).may_serve_at_once();
-        }
-    }
-
     fn look_at_log(&mut self, header: &Header, log: &AccessLog, is_remote: impl Fn(u64) -> bool) {
         while let Some(entry) = self.log.next(log) {
             match entry {
                 Entry::File { opened, path, identity } if identity.size > 0 && !is_remote(identity.dev) => {
-                    self.look_at_device(header, Some(identity.dev));
+                    self.depth = depth(header, identity.dev);
                     // A file that was opened before the log began is told when it is read.
                     let is_far = reads_far_ahead(header, identity.dev);
                     if let Some(file) = Place::file(path.clone(), identity.size, is_far) {
@@ -277,18 +267,17 @@ impl State {
         let Some(taken) = self.taken.get_mut(number) else { return };
         let (place, Member { path, part }) = (taken.place, taken.member.clone());
         taken.identity = done.identity;
-        let paid = taken.paid;
         let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
         let ticks = |time: Duration| ticks_per_us.saturating_mul(time.as_nanos() as u64) / 1_000;
-        if let Some(paid) = paid {
-            self.policy.on_done(paid, ticks(done.processor), done.waited.is_some());
-        }
+        let busy = header.processor_price.load(Relaxed);
+        let ran = Ran { ticks: ticks(done.processor), busy, beside: PRICE_ONE.unsigned_abs() };
+        self.policy.on_done(taken.paid, ran.cost(), done.waited.is_some());
         if let Some(waited) = done.waited {
             header.neighbours.reads.fetch_add(1, Relaxed);
             header.neighbours.bytes.fetch_add(done.bytes, Relaxed);
             taken.waited = Some(ticks(waited));
             self.settle(header, number);
-        } else if paid.is_some() {
+        } else {
             self.on_idle(place);
         }
         if let Some(names) = done.names {
@@ -337,11 +326,9 @@ impl State {
                         taken.begun = begun;
                         return Some((step, path, wanted));
                     }
-                    let (paid, place) = (taken.paid, taken.place);
-                    if let Some(paid) = paid {
-                        self.policy.on_spared(paid);
-                        self.on_idle(place);
-                    }
+                    let place = taken.place;
+                    self.policy.on_spared(taken.paid);
+                    self.on_idle(place);
                 }
             }
         }
@@ -375,7 +362,7 @@ impl State {
             device.is_some()
         };
         self.on_entered(header, at, &path[..end].into(), first, may_read);
-        self.look_at_device(header, device);
+        self.depth = device.map_or(self.depth, |device| depth(header, device));
     }
 
     /// The program needed a file in a folder. Other folders beside that one may have the same for it.
@@ -431,7 +418,7 @@ impl State {
         }
         self.places[place].worth.on_taken();
         let paid = self.policy.pay(self.depth);
-        self.begin(Taken::new(member, place, Some(paid)));
+        self.begin(Taken::new(member, place, paid));
     }
 
     /// The program read this block of a file.
@@ -459,7 +446,7 @@ impl State {
                 let room = self.places.len() < PLACES_MAX;
                 let device = room.then(|| device_of(path)).flatten();
                 let Some(device) = device.filter(|device| !is_remote(*device)) else { return };
-                self.look_at_device(header, Some(device));
+                self.depth = depth(header, device);
                 self.places.push(Place::tree(path.clone()));
                 self.places.len() - 1
             }
@@ -474,21 +461,13 @@ impl State {
         place.on_folder_listed();
         let is_open = place.is_open();
         self.on_needed(header, at, tree, Member { path: path.clone(), part: Part::Folders });
-        if is_open {
-            self.list_again(tree, at, path);
-        }
         if is_open && !was_open {
-            self.list_again(tree, at, &root);
+            self.places[tree].list_again(root);
+        }
+        if is_open {
+            self.places[tree].list_again(path.clone());
         }
         self.touched.push(tree);
-    }
-
-    /// What the program has listed is listed again, for the folders in it. It is in memory, and costs as little as the program's call.
-    fn list_again(&mut self, tree: usize, needed: u32, path: &Arc<[u8]>) {
-        let member = Member { path: path.clone(), part: Part::Folders };
-        if self.taken.len() < MEMBERS_MAX && !self.by_member.contains_key(&member) {
-            self.begin(Taken { needed: Some(needed), ..Taken::new(member, tree, None) });
-        }
     }
 
     fn begin(&mut self, taken: Taken) {
@@ -546,7 +525,8 @@ impl State {
                     room -= 1;
                     at.worth.on_taken();
                     let paid = self.policy.pay(self.depth);
-                    self.begin(Taken::new(member, place, Some(paid)));
+                    let needed = self.folders.get(&member.path).and_then(|folder| folder.listed);
+                    self.begin(Taken { needed, ..Taken::new(member, place, paid) });
                 }
             }
         }
@@ -580,6 +560,11 @@ impl State {
         self.places.push(new());
         Some(place)
     }
+}
+
+/// Requests that the device serves at once, as far as it is known.
+fn depth(header: &Header, device: u64) -> u32 {
+    limit_of(header, device.wrapping_add(1)).may_serve_at_once()
 }
 
 /// The time of the log.

@@ -13,8 +13,8 @@ pub struct Taken {
     pub member: Member,
     pub place: usize,
     pub begun: u32,
-    /// What was paid for it; `None` of what costs as little as the program's own call.
-    pub paid: Option<Paid>,
+    /// What was paid for it.
+    pub paid: Paid,
     /// How often it was opened since, as the kernel tells. The first time by the job.
     pub opens: u32,
     /// How long a device was waited for, in ticks; `None` while the job is under way, and where none was asked.
@@ -27,7 +27,7 @@ pub struct Taken {
 
 impl Taken {
     /// What was paid for, and is not begun yet.
-    pub const fn new(member: Member, place: usize, paid: Option<Paid>) -> Self {
+    pub const fn new(member: Member, place: usize, paid: Paid) -> Self {
         Self { member, place, begun: 0, paid, opens: 0, waited: None, needed: None, identity: None }
     }
 
