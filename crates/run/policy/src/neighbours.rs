@@ -5,8 +5,8 @@
 //!
 //! # Model
 //!
-//! A wait takes `w` on average, the device serves `d` requests at once, and the processor time of a read ahead costs `p`: [`NEIGHBOUR_US`],
-//! until the executor has measured it ([`Ran`](crate::fork::Ran)). A file or block that is read ahead costs
+//! A wait takes `w` on average, the device serves `d` requests at once, and the processor time of a read ahead costs `p`. That is
+//! [`NEIGHBOUR_US`] until the executor has measured it ([`Ran`](crate::fork::Ran)). A file or block that is read ahead costs
 //!
 //! ```text
 //!     c = p + w / d
