@@ -105,7 +105,12 @@ pub fn svg(figure: &Figure) -> String {
             }
         }
     };
-    markup.into_string() + "\n"
+    markup.into_string().replace(is_no_xml, "\u{FFFD}") + "\n"
+}
+
+/// Whether XML 1.0 has no place for the character, which a program's name may have: readers refuse the whole file then.
+const fn is_no_xml(character: char) -> bool {
+    matches!(character, '\0'..'\t' | '\u{B}' | '\u{C}' | '\u{E}'..' ' | '\u{FFFE}' | '\u{FFFF}')
 }
 
 /// Height and content of a panel. Links are of use within a page only.
@@ -263,6 +268,14 @@ mod tests {
         let svg = svg(&figure(Quantity::Share, Plot::Surface { along: axis(), up: axis(), cells }));
         assert_eq!(attributes(&svg, "mark cell", "fill-opacity"), [0.53, 1.0, 0.06]);
         assert!(is_well_formed(&svg), "{svg}");
+    }
+
+    #[test]
+    fn what_xml_cannot_say_is_replaced() {
+        let mut figure = figure(Quantity::Share, Plot::Bars(Vec::new()));
+        figure.title = "a\u{1}b\u{1b}[31m\tc".into();
+        let svg = svg(&figure);
+        assert!(svg.contains("a\u{FFFD}b\u{FFFD}[31m\tc") && !svg.chars().any(is_no_xml), "{svg}");
     }
 
     #[test]
