@@ -11,6 +11,9 @@
 //!   has been passed over since the last wait. The steps before a sample that did not wait are taken to be in memory, and those before one
 //!   that did are carried out.
 //!
+//! Names of which few wait have their inodes in the blocks of others. Of such names one in up to [`APART`] is looked up, so that one
+//! look-up in two to four waits.
+//!
 //! So a replay whose data is in memory carries out ever fewer of its steps: of 10,000 a hundred. What is not in memory amid that is found
 //! if it is a sixteenth as long as what was in memory before. What waits seldom is carried out in
 //! order as long as the waits are worth it. Steps for nothing never cost more than the waits that were spared, and
@@ -26,6 +29,8 @@ pub const FIRST: usize = 32;
 pub const APART: usize = 16;
 /// Processor time of a step whose data is in memory. Measured: 3 to 5 us for a look-up, 8 for data.
 pub const STEP_US: u32 = 5;
+/// Look-ups of names that tell how many of them wait. Choice.
+const NAMES: u32 = 16;
 /// The most that credit comes to. Choice: 800 steps in memory are carried out behind what was not.
 pub const CREDIT_US_MAX: u32 = 4_000;
 
@@ -44,23 +49,37 @@ pub struct Pace {
     /// The step behind the last one that waited.
     waited: usize,
     credit_us: u32,
+    /// Of names in order, one in so many is looked up.
+    stride: usize,
+    /// Names that were looked up since the last change of that, and how many waited.
+    names: [u32; 2],
 }
 
 impl Pace {
     /// Of so many steps.
     #[must_use]
     pub const fn new(steps: usize) -> Self {
-        Self { steps, first: FIRST, next: 0, sample: FIRST, sampled: None, waited: 0, credit_us: 0 }
+        Self { steps, first: FIRST, ..Self::of_all(steps) }
     }
 
     /// Of so many steps, all of which are carried out.
     #[must_use]
     pub const fn of_all(steps: usize) -> Self {
-        Self { steps, first: steps, next: 0, sample: steps, sampled: None, waited: 0, credit_us: 0 }
+        Self {
+            steps,
+            first: steps,
+            next: 0,
+            sample: FIRST,
+            sampled: None,
+            waited: 0,
+            credit_us: 0,
+            stride: 1,
+            names: [0; 2],
+        }
     }
 
-    /// The step to carry out next. `None` where there is none for now.
-    pub fn take(&mut self) -> Option<usize> {
+    /// The step to carry out next, where these steps only look a name up. `None` where there is none for now.
+    pub fn take(&mut self, is_name: impl Fn(usize) -> bool) -> Option<usize> {
         let in_order = self.is_in_order();
         let step = if in_order { self.next } else { self.sample.max(self.next) };
         if step >= self.steps || !in_order && self.sampled.is_some() {
@@ -68,7 +87,8 @@ impl Pace {
         }
         self.credit_us = self.credit_us.saturating_sub(STEP_US);
         if in_order {
-            self.next = step + 1;
+            let pass_over = 1..if step < self.first || !is_name(step) { 1 } else { self.stride };
+            self.next = step + 1 + pass_over.take_while(|more| is_name(step + more)).count();
         } else {
             self.sample = step + APART.max(step.saturating_sub(self.waited) / APART);
             self.sampled = Some(step);
@@ -82,9 +102,12 @@ impl Pace {
         self.next < self.first || self.is_needed()
     }
 
-    /// A step is done. It has waited so many microseconds for a device, or 0 if none was asked.
-    pub fn on_done(&mut self, step: usize, waited_us: u32) {
+    /// A step is done, which only looked a name up or did not. It has waited so many microseconds for a device, or 0 if none was asked.
+    pub fn on_done(&mut self, step: usize, waited_us: u32, is_name: bool) {
         self.on_part_done(step, waited_us);
+        if is_name {
+            self.on_name(waited_us > 0);
+        }
         if waited_us == 0 && step >= self.first && !self.is_needed() {
             self.next = self.next.max(step + 1);
         }
@@ -99,6 +122,22 @@ impl Pace {
         self.credit_us = self.credit_us.saturating_add(waited_us).min(CREDIT_US_MAX);
     }
 
+    /// Names whose inodes lie in the same blocks need one look-up: that of the others is the program's, and takes it no longer. So one
+    /// look-up in two to four is to wait.
+    fn on_name(&mut self, has_waited: bool) {
+        let [looked, waited] = &mut self.names;
+        (*looked, *waited) = (*looked + 1, *waited + u32::from(has_waited));
+        if *looked < NAMES {
+            return;
+        }
+        if *waited < NAMES / 4 {
+            self.stride = (self.stride * 2).min(APART);
+        } else if *waited > NAMES / 2 {
+            self.stride = (self.stride / 2).max(1);
+        }
+        self.names = [0; 2];
+    }
+
     /// Whether all steps are to be carried out.
     #[must_use]
     pub const fn is_needed(&self) -> bool {
@@ -108,7 +147,7 @@ impl Pace {
     /// What [`Self::take`] would take now.
     #[must_use]
     pub fn next(&self) -> Option<usize> {
-        self.clone().take()
+        self.clone().take(|_| false)
     }
 }
 
@@ -189,7 +228,7 @@ impl Follower {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::{BTreeMap, VecDeque};
+    use std::collections::{BTreeMap, BTreeSet, VecDeque};
     use std::vec::Vec;
 
     const WAIT_US: u32 = 1_000;
@@ -200,13 +239,13 @@ mod tests {
         let (mut under_way, mut done) = (VecDeque::new(), BTreeMap::new());
         loop {
             while under_way.len() < depth
-                && let Some(step) = pace.take()
+                && let Some(step) = pace.take(|_| false)
             {
                 assert!(step < steps);
                 under_way.push_back(step);
             }
             let Some(step) = under_way.pop_front() else { return done };
-            pace.on_done(step, wait_us(step));
+            pace.on_done(step, wait_us(step), false);
             *done.entry(step).or_default() += 1;
         }
     }
@@ -237,13 +276,43 @@ mod tests {
         }
     }
 
+    /// Looks names up, of which so many lie in each block. How many are looked up, and of which part of the blocks one is.
+    fn look_up(names: usize, in_block: usize) -> (usize, f64) {
+        let mut pace = Pace::new(names);
+        let (mut under_way, mut done, mut read) = (VecDeque::new(), 0, BTreeSet::new());
+        loop {
+            while under_way.len() < 32
+                && let Some(step) = pace.take(|_| true)
+            {
+                under_way.push_back(step);
+            }
+            let Some(step) = under_way.pop_front() else { break };
+            let is_first = read.insert(step / in_block);
+            pace.on_done(step, if is_first { WAIT_US } else { 0 }, true);
+            done += 1;
+        }
+        (done, read.len() as f64 / names.div_ceil(in_block) as f64)
+    }
+
+    #[test]
+    fn of_names_whose_inodes_lie_in_few_blocks_some_are_looked_up() {
+        for (in_block, most) in [(16, 6_000), (64, 2_000), (1_000, 900)] {
+            let (done, read) = look_up(10_000, in_block);
+            assert!(done < most && read > 0.98, "{in_block}: {done}, {read}");
+        }
+        for in_block in [1, 2] {
+            let (_, read) = look_up(10_000, in_block);
+            assert!(read > 0.98, "{in_block}: {read}");
+        }
+    }
+
     #[test]
     fn where_all_steps_are_wanted_each_is_carried_out_once() {
         let mut pace = Pace::of_all(500);
         let mut taken = Vec::new();
-        while let Some(step) = pace.take() {
+        while let Some(step) = pace.take(|_| true) {
             taken.push(step);
-            pace.on_done(step, if step % 3 == 0 { WAIT_US } else { 0 });
+            pace.on_done(step, if step % 3 == 0 { WAIT_US } else { 0 }, true);
         }
         assert_eq!(taken, (0..500).collect::<Vec<_>>());
         assert_eq!(pace.next(), None);

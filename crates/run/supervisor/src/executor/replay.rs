@@ -118,7 +118,7 @@ impl Replay {
             done.waited.map_or(0, |waited| u32::try_from(waited.as_micros()).unwrap_or(u32::MAX).max(1));
         let pace = &mut self.0.progress().pace;
         if is_whole {
-            pace.on_done(step, waited_us)
+            pace.on_done(step, waited_us, is_look_up(&self.0.steps[step]))
         } else {
             pace.on_part_done(step, waited_us)
         }
@@ -160,7 +160,7 @@ impl Progress {
 
     fn next_of_pace(&mut self, replay: &Inner) -> Option<usize> {
         let step = self.pace.next().filter(|step| replay.may_reach(*step))?;
-        self.pace.take();
+        self.pace.take(|step| replay.steps.get(step).is_some_and(is_look_up));
         Some(step)
     }
 
