@@ -118,7 +118,7 @@ impl Neighbours {
     fn is_on(&self) -> bool {
         let header = self.channel.header();
         let ticks_per_us = header.ticks_per_second.load(Relaxed) / 1_000_000;
-        header.neighbours.mean_wait() >= (NEIGHBOUR_WAIT_US * ticks_per_us).max(1)
+        header.neighbours.mean_wait() >= NEIGHBOUR_WAIT_US.saturating_mul(ticks_per_us).max(1)
             && header.control.load(Relaxed) == GO
             && header.leases.load(Acquire) == LEASES_NONE
             && header.memory.load(Relaxed) != MEMORY_SHORT
