@@ -6,13 +6,13 @@
 //! step costs [`STEP_US`] of processor time. The difference of both, over the last steps, is the *credit*, between 0 and
 //! [`CREDIT_US_MAX`]. The first [`FIRST`] steps are carried out in any case.
 //!
-//! * While there is credit, all steps are carried out, in order.
+//! * While there is credit, all steps are carried out, in order, but for some names (below).
 //! * Without credit, samples are carried out, one at a time. They lie [`APART`] steps apart at least, and one part in [`APART`] of what
 //!   has been passed over since the last wait. The steps before a sample that did not wait are taken to be in memory, and those before one
 //!   that did are carried out.
 //!
 //! Names of which few wait have their inodes in the blocks of others. Of such names one in up to [`APART`] is looked up, so that one
-//! look-up in two to four waits.
+//! look-up in two to four waits. Where eight wait in a row, names of another kind begin, and those passed over since then are looked up.
 //!
 //! So a replay whose data is in memory carries out ever fewer of its steps: of 10,000 a hundred. What is not in memory amid that is found
 //! if it is a sixteenth as long as what was in memory before. What waits seldom is carried out in
@@ -55,6 +55,8 @@ pub struct Pace {
     names: [u32; 2],
     /// How many waited in a row, and the first of these.
     row: (u32, usize),
+    /// Up to here no step is carried out a third time.
+    again: usize,
 }
 
 impl Pace {
@@ -78,6 +80,7 @@ impl Pace {
             stride: 1,
             names: [0; 2],
             row: (0, 0),
+            again: 0,
         }
     }
 
@@ -136,8 +139,9 @@ impl Pace {
             (count, first) => (count + 1, first.min(step)),
         };
         if self.stride > 1 && self.row.0 >= NAMES / 2 {
-            self.next = self.next.min(self.row.1 + 1);
-            self.stride = 1;
+            let reached = self.again.max(self.next);
+            self.next = self.next.min((self.row.1 + 1).max(self.again));
+            (self.again, self.stride) = (reached, 1);
         } else if *looked < NAMES {
             return;
         } else if *waited < NAMES / 4 {
@@ -361,6 +365,26 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever waits, and however often: as on a file system that forgets what was asked.
+        #[test]
+        fn a_replay_of_names_ends_and_does_few_steps_again(
+            waits in prop::collection::vec(any::<bool>(), 1..64),
+            run in 1..200_usize,
+            depth in 1..128_usize,
+        ) {
+            const STEPS: usize = 3_000;
+            let (mut pace, mut under_way, mut done) = (Pace::new(STEPS), VecDeque::new(), 0);
+            loop {
+                while under_way.len() < depth && let Some(step) = pace.take(|step| step < STEPS) {
+                    under_way.push_back(step);
+                }
+                let Some(step) = under_way.pop_front() else { break };
+                pace.on_done(step, if waits[step / run % waits.len()] { WAIT_US } else { 0 }, true);
+                done += 1;
+                prop_assert!(done <= 2 * STEPS + depth, "{done}");
+            }
+        }
+
         #[test]
         fn steps_for_nothing_cost_no_more_than_the_waits_that_were_spared(
             steps in 1..5_000_usize,
