@@ -9,7 +9,7 @@
 #![no_std]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-pub use linux_raw_sys::{elf, errno, general, landlock, prctl, system};
+pub use linux_raw_sys::{elf, errno, general, landlock, net, prctl, system};
 
 pub mod ioctl;
 

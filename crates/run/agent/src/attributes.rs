@@ -26,8 +26,22 @@ pub fn at<const N: usize>(path: &PathBuffer<N>) -> Option<n::stat> {
     unsafe { known(n::AT_FDCWD as isize, path.as_ptr(), n::AT_NO_AUTOMOUNT) }.ok()
 }
 
+/// What the kernel knows of the regular file that the path of a call names, which need not be readable memory.
+///
 /// # Safety
-/// The path is terminated.
+/// The program is making `call`, which takes a path.
+pub unsafe fn named(call: &Call, nofollow: bool) -> Option<n::stat> {
+    let [first, second, ..] = call.arguments;
+    let is_open = call.number as u32 == n::__NR_open;
+    let (directory, path) = if is_open { (n::AT_FDCWD as usize, first) } else { (first, second) };
+    let flags = n::AT_NO_AUTOMOUNT | if nofollow { n::AT_SYMLINK_NOFOLLOW } else { 0 };
+    // SAFETY: the kernel reads the path as it would for the call.
+    let stat = unsafe { known(directory as isize, path as *const u8, flags) }.ok()?;
+    (stat.st_mode & n::S_IFMT == n::S_IFREG).then_some(stat)
+}
+
+/// # Safety
+/// The path is terminated, or the program's.
 unsafe fn known(descriptor: isize, path: *const u8, flags: u32) -> Result<n::stat, isize> {
     let mut known = MaybeUninit::<n::statx>::zeroed();
     // SAFETY: the caller's; the call fills a structure of integers, whose zeroes are valid.

@@ -7,8 +7,8 @@ use forebay_policy::price::NEIGHBOUR_WAIT_US;
 use forebay_policy::program;
 use forebay_protocol::access_log::AccessLog;
 use forebay_protocol::layout::{
-    HEADER_BYTES, Header, LAYOUT, MAGIC, Off, Program, SHARED_BYTES, SLOT_BYTES, SLOT_CLAIMED, SLOT_CLOSED,
-    SLOT_FREE, Slot, slot_offset,
+    HEADER_BYTES, Header, LAYOUT, MAGIC, OPENED_ENOUGH, Off, Program, SHARED_BYTES, SLOT_BYTES, SLOT_CLAIMED,
+    SLOT_CLOSED, SLOT_FREE, Slot, slot_offset,
 };
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
@@ -274,6 +274,25 @@ pub fn account() -> Option<Account<'static>> {
 pub fn hints_under_way() -> u32 {
     let jobs = header().and_then(|header| header.jobs.get(SLOT_INDEX.load(Ordering::Relaxed)));
     jobs.map_or(0, |jobs| jobs.load(Ordering::SeqCst))
+}
+
+/// This process has taken a file that was open ahead.
+pub fn has_taken(header: &Header) {
+    let left = header.opened_count.fetch_sub(1, Ordering::Relaxed);
+    if let Some(jobs) = header.jobs.get(SLOT_INDEX.load(Ordering::Relaxed)) {
+        // None is left of an executor that has ended.
+        let _ = jobs.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |jobs| jobs.checked_sub(1));
+    }
+    if left == OPENED_ENOUGH {
+        ring(header);
+    }
+}
+
+/// Has the executor close what it has open ahead for speculations that are over.
+pub fn call_in() {
+    if let Some(header) = header().filter(|header| header.opened_count.load(Ordering::Relaxed) != 0) {
+        ring(header);
+    }
 }
 
 /// Forgets the slot, which is that of the parent.

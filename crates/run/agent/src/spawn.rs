@@ -450,6 +450,7 @@ pub fn wait_for_hints() {
     for cell in cells {
         let _ = cell.state.compare_exchange(CELL_READY, CELL_FREE, SeqCst, Relaxed);
     }
+    session::call_in();
     for pauses in 1..=HINT_PAUSES_MAX {
         if session::hints_under_way() == 0 {
             return;

@@ -10,6 +10,7 @@ mod hints;
 mod libraries;
 mod mappings;
 mod neighbours;
+mod opened;
 mod patch_table;
 mod programs;
 pub mod replay;
@@ -32,6 +33,10 @@ pub use self::{
     libraries::{Libraries, PROGRAM_CELLS, ProgramCell},
     mappings::{MAPPINGS, Mapped, Mappings},
     neighbours::{NO_SLOT, Neighbours, told},
+    opened::{
+        Figures, OPENED, OPENED_ENOUGH, OPENED_FREE, OPENED_READY, OPENED_RESERVED, OPENED_TAKEN, OpenedFile,
+        open_key, shown_flags,
+    },
     patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},
     replay::Replay,
@@ -44,7 +49,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 19;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 20;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -74,6 +79,8 @@ pub struct Header {
     pub layout: AtomicU64,
     /// Process id of the supervisor.
     pub supervisor_pid: AtomicU32,
+    /// Process id of the executor.
+    pub executor_pid: AtomicU32,
     /// 1 while speculation is wanted at all; 0 sends every agent to its terminal Off state.
     pub enabled: AtomicU32,
     /// What memory control tells speculators: [`GO`], or [`HOLD`] in a trial; see `forebay_policy::trial`.
@@ -135,8 +142,12 @@ pub struct Header {
     pub agents_off: [AtomicU64; Off::COUNT],
     /// State of each slot: [`SLOT_FREE`], [`SLOT_CLAIMED`] or [`SLOT_CLOSED`].
     pub slot_states: [AtomicU32; SLOTS],
-    /// Hints of each slot that the executor is carrying out.
+    /// Hints of each slot that the executor is carrying out, and files that it has open for the slot.
     pub jobs: [AtomicU32; SLOTS],
+    /// Files that the executor has opened ahead of programs.
+    pub opened: [OpenedFile; OPENED],
+    /// How many of them are not free.
+    pub opened_count: AtomicU32,
     /// Where libc's system calls are.
     pub patches: PatchTable,
     /// In-flight limits, by device.

@@ -6,6 +6,9 @@ use crate::layout::file_system;
 const REMOTE: [&[u8]; 10] =
     [b"fuse", b"nfs", b"cifs", b"smb", b"9p", b"ceph", b"afs", b"lustre", b"gpfs", b"virtiofs"];
 
+/// The kernel's own, in which it says what FUSE file systems there are.
+const FUSE_CONTROL: &[u8] = b"fusectl";
+
 /// Where sysfs says, below a block device or the one that it is a part of, whether a loop device reads past the cache. It says 0 or 1.
 const LOOP_DIRECT: [&str; 2] = ["loop/dio", "../loop/dio"];
 
@@ -30,6 +33,8 @@ pub struct Mount<'a> {
     pub device: (u32, u32),
     /// Whether the file system is remote.
     pub is_remote: bool,
+    /// Whether a process serves it, through FUSE.
+    pub is_fuse: bool,
     /// Whether its files tell other devices than the list does, one for each part of it.
     pub has_parts: bool,
     /// Where, with spaces and backslashes escaped.
@@ -50,7 +55,8 @@ impl<'a> Mount<'a> {
         let (kind, source) = (fields.next()?, fields.next()?);
         Some(Self {
             device: (major.parse().ok()?, minor.parse().ok()?),
-            is_remote: REMOTE.into_iter().any(|name| kind.starts_with(name)) && kind != b"fusectl",
+            is_remote: REMOTE.into_iter().any(|name| kind.starts_with(name)) && kind != FUSE_CONTROL,
+            is_fuse: kind.starts_with(b"fuse") && kind != FUSE_CONTROL,
             has_parts: kind == b"btrfs",
             point,
             source,
@@ -66,7 +72,9 @@ impl<'a> Mount<'a> {
     /// is the number in the first of two files of sysfs that there is, below the device.
     pub fn kind(&self, far: u64, says: impl Fn(&BlockDevice<'_>, [&str; 2]) -> Option<u64>) -> u32 {
         let bit = |is_set, bit| if is_set { bit } else { 0 };
-        let Some(device) = self.block_device() else { return bit(self.is_remote, file_system::REMOTE) };
+        let Some(device) = self.block_device() else {
+            return bit(self.is_remote, file_system::REMOTE) | bit(self.is_fuse, file_system::FUSE);
+        };
         let least = if self.has_parts { READ_AHEAD_OF_PARTS } else { 0 };
         let ahead = says(&device, READ_AHEAD).unwrap_or(0).max(least);
         // A loop device reads its file through the cache by default. It serves one request after the other, and reads ahead in that

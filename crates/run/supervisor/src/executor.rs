@@ -11,6 +11,7 @@ mod follow;
 mod kernel_files;
 mod libraries;
 mod neighbours;
+mod opened;
 mod replay;
 mod roots;
 mod stream;
@@ -23,7 +24,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::Ordering::{Acquire, SeqCst},
+        atomic::Ordering::{Acquire, Relaxed, SeqCst},
     },
     thread,
     time::Duration,
@@ -32,9 +33,11 @@ use std::{
 use forebay_linux::process::{Apart, start_apart};
 use forebay_policy::{price::AT_ONCE_HOPED, replay::Pace};
 use forebay_profile::Identity;
+use forebay_protocol::layout::OPENED;
 use rustix::{
     fs::{Mode, OFlags, open},
     io::{Errno, fcntl_dupfd_cloexec},
+    process::{PTracer, set_ptracer},
     thread::futex,
 };
 
@@ -46,6 +49,7 @@ use fetch::{Done, Fetcher};
 use follow::Reach;
 use libraries::Libraries;
 use neighbours::Neighbours;
+use opened::{Open, Opened};
 use replay::Replay;
 use roots::Root;
 use stream::Stream;
@@ -55,8 +59,9 @@ const AT_WORK_MAX: usize = 4;
 /// Threads that stay when there is nothing to do.
 const THREADS_KEPT: usize = 2;
 const STACK_BYTES: usize = 64 << 10;
-/// What the threads have open at once: what was found, the same opened, and that once more where a file system is tried.
-const DESCRIPTORS_MAX: usize = 4 * THREADS_MAX;
+/// What the threads have open at once: what was found, the same opened, and that once more where a file system is tried. Beside
+/// these there are files that are open ahead.
+const DESCRIPTORS_MAX: usize = 4 * THREADS_MAX + OPENED;
 /// A thread that has nothing to do for so long looks around, in case a wake-up was lost with its sender, and ends if it
 /// is one of many.
 const IDLE: Duration = Duration::from_millis(500);
@@ -69,6 +74,7 @@ struct Shared {
     channel: Arc<Channel>,
     crew: Crew,
     cells: Cells,
+    opened: Opened,
     replay: Replay,
     libraries: Libraries,
     neighbours: Neighbours,
@@ -132,6 +138,8 @@ struct Job {
     number: u64,
     path: Arc<[u8]>,
     wanted: Wanted,
+    /// The open of the program that the data is wanted for.
+    open: Option<Open>,
     /// What its requests are known by.
     ticket: Ticket,
 }
@@ -175,13 +183,15 @@ impl Executor {
     }
 
     fn of(channel: Arc<Channel>, replay: Replay, root: Root, depth_first: u32) -> Self {
+        let opened = Opened::new(channel.clone());
         Self(Arc::new(Shared {
-            cells: Cells::new(channel.clone()),
+            cells: Cells::new(channel.clone(), opened.clone()),
             replay,
             libraries: Libraries::new(channel.clone()),
             neighbours: Neighbours::new(channel.clone()),
             stream: Stream::new(channel.clone()),
-            fetcher: Fetcher::new(channel.clone(), root, depth_first),
+            fetcher: Fetcher::new(channel.clone(), root, depth_first, opened.clone()),
+            opened,
             crew: Crew::new(
                 channel.header(),
                 thread::available_parallelism().map_or(1, usize::from).min(AT_WORK_MAX),
@@ -196,6 +206,10 @@ impl Executor {
         let work = || {
             // Without a name it is only harder to find.
             let _ = rustix::thread::set_name(c"forebay:hints");
+            let header = channel.header();
+            header.executor_pid.store(std::process::id(), Relaxed);
+            // The program may take what is opened for it also where a process may be traced by its parents alone.
+            let _ = set_ptracer(PTracer::Any);
             let executor = Self::new(channel.clone(), steps);
             executor.start();
             if let Some(program) = program {
@@ -298,6 +312,7 @@ fn call(shared: &Arc<Shared>) {
 impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
+        self.opened.sweep();
         let foretold = || self.replay.take().or_else(|| self.libraries.take());
         let is_remote = |device| self.fetcher.is_remote(device);
         let likely = || self.neighbours.take(is_remote).or_else(|| self.libraries.take_rest());

@@ -242,6 +242,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
         self.faults.look(self.channel.header(), self.storms.spared());
         if self.executor.as_ref().is_some_and(|executor| executor.as_ref().is_some_and(Apart::has_ended)) {
             self.executor = Some(None);
+            self.channel.header().executor_pid.store(0, Relaxed);
             self.channel.header().jobs.iter().for_each(|jobs| jobs.store(0, Relaxed));
             self.channel.header().replay.state.store(replay::OVER, Relaxed);
             self.channel.header().replay.under_way.store(0, Relaxed);

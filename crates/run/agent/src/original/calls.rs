@@ -11,7 +11,7 @@ use super::end::{dismiss, give_back};
 use super::fork::probe;
 use super::stall::{file_device, stalled};
 use super::track::{Match, compare, used};
-use super::{LIVE, PROBES, slow, visibility};
+use super::{LIVE, PROBES, opened, slow, visibility};
 use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
@@ -137,8 +137,14 @@ unsafe fn tell_of_library(call: &Call, result: isize) {
 /// As [`look_up`].
 #[inline(never)]
 unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
+    let may_be_open = LIVE.load(Relaxed) != 0 && matches!(class, Class::PathOpens | Class::PathAtOpens);
     // SAFETY: the caller's.
-    let (result, slow) = unsafe { timing::execute_timed(call) };
+    let taken = if may_be_open { unsafe { opened::take(call) } } else { None };
+    let (result, slow) = match taken {
+        Some(descriptor) => (descriptor, None),
+        // SAFETY: the caller's.
+        None => unsafe { timing::execute_timed(call) },
+    };
     // SAFETY: the call has just been made.
     unsafe { accesses::looked_up(call, class, result) };
     // SAFETY: the call has just been made.

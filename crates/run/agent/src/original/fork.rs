@@ -14,7 +14,7 @@ use super::outcome::{excused_ends, is_off_track, settle_last};
 use super::size::{page_faults, processor_ticks};
 use super::slow::{self, Private};
 use super::stall::repair_or_finish;
-use super::{LIVE, OWNER, PROBES, fault, size, visibility};
+use super::{LIVE, OWNER, PROBES, fault, opened, size, visibility};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, Forked, Spawned};
 use crate::spawn::{self, Side};
@@ -150,6 +150,7 @@ fn begin_speculation(
         mapped: slot.mapped.count(),
     };
     private.live.begin(forked, makes_checkpoints);
+    opened::on_fork();
     Circumstances {
         stall_us: stall / ticks_per_us,
         first_checkpoint: makes_checkpoints.then(|| first_price(fork, stall)),

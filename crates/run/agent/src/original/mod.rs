@@ -11,6 +11,7 @@ mod eligibility;
 mod end;
 mod fault;
 mod fork;
+mod opened;
 mod outcome;
 mod size;
 mod slow;

@@ -86,14 +86,14 @@ impl DerefMut for Entry {
 }
 
 /// Signals are blocked until this is dropped; has the mask of before.
-struct Blocked(u64);
+pub struct Blocked(u64);
 
 /// Signals that an instruction causes: where they are blocked they end the process. A debugger steps by the first, and a
 /// program's own sandbox answers calls by the last.
 const OF_INSTRUCTIONS: [u32; 6] = [n::SIGTRAP, n::SIGSEGV, n::SIGBUS, n::SIGILL, n::SIGFPE, n::SIGSYS];
 
 impl Blocked {
-    fn begin() -> Self {
+    pub fn begin() -> Self {
         let blocked =
             OF_INSTRUCTIONS.into_iter().fold(u64::MAX, |blocked, signal| blocked & !(1 << (signal - 1)));
         let mut mask = 0u64;

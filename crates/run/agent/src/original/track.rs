@@ -280,6 +280,7 @@ pub fn compare(signature: u64) -> Match {
     if !is_led() {
         if !is_shared() {
             IS_SHARED.store(true, Relaxed);
+            slot.takes_none.store(1, Relaxed);
         }
         return find(slot, &consumer, signature).unwrap_or(Match::NoSpeculator);
     }

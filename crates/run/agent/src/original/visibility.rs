@@ -59,6 +59,7 @@ pub fn stop_replay() {
     for state in [layout::replay::NONE, layout::replay::ON] {
         let _ = replay.state.compare_exchange(state, layout::replay::STOPPED, SeqCst, SeqCst);
     }
+    session::call_in();
     for _ in 0..REPLAY_PAUSES_MAX {
         if replay.under_way.load(SeqCst) == 0 && session::hints_under_way() == 0 {
             return;

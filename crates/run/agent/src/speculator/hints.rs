@@ -287,8 +287,30 @@ pub fn close_with_flight(state: &mut State, file: i32) -> bool {
 #[derive(Clone, Copy)]
 pub struct Ticket(u32);
 
+/// An open that the executor may make in place of the program; see [`forebay_protocol::layout::OpenedFile`].
+#[derive(Clone, Copy)]
+pub struct Open {
+    pub key: u64,
+    pub flags: u32,
+}
+
 /// Hands a path to the executor, waiting while its queue is full. `None` where it stays full or the path is too long.
 pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length: u32) -> Option<Ticket> {
+    hand_over(state, kind, path, (offset, length), None)
+}
+
+/// The same for the beginning of a file that the program is about to open.
+pub fn open(state: &mut State, path: &[u8], length: u32, open: Option<Open>) -> Option<Ticket> {
+    hand_over(state, PathHint::Data, path, (0, length), open)
+}
+
+fn hand_over(
+    state: &mut State,
+    kind: PathHint,
+    path: &[u8],
+    (offset, length): (u64, u32),
+    open: Option<Open>,
+) -> Option<Ticket> {
     let slot = state.slot;
     let index = slot.path_next.fetch_add(1, Relaxed) % PATH_CELLS as u32;
     let cell = slot.paths.get(index as usize)?;
@@ -311,6 +333,8 @@ pub fn path(state: &mut State, kind: PathHint, path: &[u8], offset: u64, length:
     cell.offset.store(offset, Relaxed);
     cell.length.store(length, Relaxed);
     cell.path_len.store(path.len() as u32, Relaxed);
+    cell.open_key.store(open.map_or(0, |open| open.key), Relaxed);
+    cell.open_flags.store(open.map_or(0, |open| open.flags), Relaxed);
     for (to, from) in cell.path.iter().zip(path) {
         to.store(*from, Relaxed);
     }

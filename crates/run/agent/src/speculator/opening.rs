@@ -10,7 +10,7 @@ use forebay_sigsafe::{call, errno, general as n};
 
 use super::descriptors::{self, File, FileIndex, Kind, SIZE_PREDICTED};
 use super::listing::{self, Hinted};
-use super::paths::{AT, Found, absolute, find, log, make, number};
+use super::paths::{AT, Found, absolute, ahead, find, log, make, number};
 use super::told::{Claim, Told};
 use super::{State, abandoned, count_predicted, end, hints, kernel, predict, touch_program};
 use crate::call::Call;
@@ -115,7 +115,9 @@ unsafe fn defer(
         return None;
     }
     let length = descriptors::HINTED_AT_OPEN as u32;
-    let ticket = hints::path(state, PathHint::Data, whole.as_bytes(), 0, length)?;
+    // SAFETY: the caller's.
+    let open = unsafe { ahead(state, call) };
+    let ticket = hints::open(state, whole.as_bytes(), length, open)?;
     count_predicted(state, site);
     let mut file = descriptors::opened(Kind::Unknown, -1, flags);
     file.size = stat.st_size as u64;

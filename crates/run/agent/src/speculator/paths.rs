@@ -6,11 +6,12 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::site::{Kind as SiteKind, Strategy};
-use forebay_protocol::layout::{Device, End, PATH_BYTES, PathHint, file_system};
+use forebay_protocol::layout::{Device, End, PATH_BYTES, PathHint, file_system, open_key, shown_flags};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
 use super::descriptors::{HINTED_AT_OPEN, Kind};
+use super::hints::Open;
 use super::listing::{self, Entry};
 use super::told::{Claim, Told};
 use super::{State, count_predicted, end, hints, kernel, make_mark, opening, predict, touch_program};
@@ -295,8 +296,14 @@ pub unsafe fn find(
         if !state.paths.on_remote && state.paths.own_look_ups.due() {
             return look_up(state, call, &target_path, flags);
         }
-        let length = if hint_kind == PathHint::Data { HINTED_AT_OPEN as u32 } else { 0 };
-        let ticket = if known { hints::path(state, hint_kind, whole.as_bytes(), 0, length) } else { None };
+        let ticket = match hint_kind {
+            _ if !known => None,
+            PathHint::Data => {
+                let open = ahead(state, call);
+                hints::open(state, whole.as_bytes(), HINTED_AT_OPEN as u32, open)
+            }
+            _ => hints::path(state, hint_kind, whole.as_bytes(), 0, 0),
+        };
         let kind = if flags & n::O_DIRECTORY != 0 { SiteKind::Directory } else { kind };
         let (site, strategy) = predict(state, call, kind, u64::from(flags & n::O_DIRECTORY));
         if strategy == Strategy::Wait {
@@ -311,6 +318,22 @@ pub unsafe fn find(
         }
         Found::Predicted(ticket)
     }
+}
+
+/// The open that the call makes, if the executor may make it in place of the program.
+///
+/// # Safety
+/// As [`target`].
+pub unsafe fn ahead(state: &mut State, call: &Call) -> Option<Open> {
+    let flags = match call.number as u32 {
+        n::__NR_open => call.arguments[1],
+        n::__NR_openat => call.arguments[2],
+        _ => return None,
+    };
+    let flags = shown_flags(flags as u32).filter(|_| state.slot.takes_none.load(Relaxed) == 0)?;
+    // SAFETY: the caller's.
+    let signature = touch_program(state, || unsafe { signatures::path(call) });
+    Some(Open { key: open_key(signature, flags, state.original.process, state.generation), flags })
 }
 
 /// What the program has made at a path, or in a directory that it has made.

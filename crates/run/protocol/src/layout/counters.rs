@@ -26,6 +26,8 @@ pub struct Counters {
     pub hints_path: AtomicU64,
     /// Hints dropped because the executor's queue was full.
     pub hints_dropped: AtomicU64,
+    /// Opens of the original in whose place it took a file that the executor had opened.
+    pub opens_taken: AtomicU64,
     /// Look-ups, listings and reads that the executor made for path hints.
     pub steps: AtomicU64,
     /// Those of them that made a device read: the others found what had been read for another one.

@@ -40,4 +40,6 @@ pub mod file_system {
     pub const KEEPS_DATA: u32 = 1 << 7;
     /// The kernel reads far ahead there, of files that are read in sequence and around page faults.
     pub const READS_FAR_AHEAD: u32 = 1 << 8;
+    /// It is served by a process, through FUSE.
+    pub const FUSE: u32 = 1 << 9;
 }

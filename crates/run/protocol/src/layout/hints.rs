@@ -47,6 +47,10 @@ pub struct PathCell {
     pub length: AtomicU32,
     /// Length of the path in bytes.
     pub path_len: AtomicU32,
+    /// Of an open that may be made ahead of the program: its [`super::open_key`]; else 0.
+    pub open_key: AtomicU64,
+    /// Its [`super::shown_flags`].
+    pub open_flags: AtomicU32,
     /// Absolute path in the program's root directory, not terminated.
     pub path: [AtomicU8; PATH_BYTES],
 }

@@ -203,6 +203,11 @@ impl Devices {
         self.gate_of(device).is_remote()
     }
 
+    /// Whether it is of a FUSE file system.
+    pub fn is_fuse(&self, device: u64) -> bool {
+        self.gate_of(device).has(file_system::FUSE)
+    }
+
     fn gate_of(&self, device: u64) -> Arc<Gate> {
         lock(&self.gates).entry(device).or_insert_with(|| Arc::new(self.gate(device))).clone()
     }

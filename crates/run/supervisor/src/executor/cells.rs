@@ -13,12 +13,13 @@ use std::{
 
 use forebay_protocol::layout::{
     CELL_FREE, CELL_READY, CELL_TAKEN, CELL_WRITING, LEASES_UNKNOWN, PATH_BYTES, PATH_CELLS, PathCell,
-    PathHint, SLOT_CLAIMED, SLOTS,
+    PathHint, SLOT_CLAIMED, SLOTS, shown_flags,
 };
 
 use super::{
     Job, Origin, Wanted,
     folders::{Entry, Folders},
+    opened::{Open, Opened},
     wake,
 };
 use crate::{channel::Channel, devices::Ticket};
@@ -34,6 +35,7 @@ pub struct Cells {
     /// Where to go on looking for hints in each slot, which are filled in turn.
     cursors: [AtomicUsize; SLOTS],
     waiting: Arc<Mutex<Waiting>>,
+    opened: Opened,
 }
 
 /// A hint that was taken from its cell.
@@ -44,6 +46,7 @@ struct Hint {
     pid: u32,
     path: Arc<[u8]>,
     wanted: Wanted,
+    open: Option<Open>,
 }
 
 /// Hints that are no jobs yet.
@@ -57,10 +60,11 @@ struct Waiting {
 }
 
 impl Cells {
-    /// Those of `channel`.
-    pub fn new(channel: Arc<Channel>) -> Self {
+    /// Those of `channel`. Files that are opened ahead go to `opened`.
+    pub fn new(channel: Arc<Channel>, opened: Opened) -> Self {
         Self {
             channel,
+            opened,
             next_job: AtomicU64::new(0),
             cursors: [const { AtomicUsize::new(0) }; SLOTS],
             waiting: Arc::default(),
@@ -75,30 +79,33 @@ impl Cells {
 
     /// Whether a hint can be taken.
     pub fn has_ready(&self) -> bool {
-        let may_open_files = self.may_open_files();
+        let waits = self.waiting_cells();
         let ready = |slot| {
             let cells = &self.channel.slot(slot).paths;
-            let waits = |cell: &PathCell| !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32;
             cells.iter().any(|cell| cell.state.load(Relaxed) == CELL_READY && !waits(cell))
         };
         self.channel.slots_in(SLOT_CLAIMED).any(ready) || !lock(&self.waiting).released.is_empty()
     }
 
-    fn may_open_files(&self) -> bool {
-        self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN
+    /// Which cells have to wait: those of data, until it is known that files may be opened, and those of opens, while many files lie
+    /// open.
+    fn waiting_cells(&self) -> impl Fn(&PathCell) -> bool {
+        let may_open_files = self.channel.header().leases.load(Acquire) != LEASES_UNKNOWN;
+        let has_room = self.opened.has_room();
+        move |cell| {
+            !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32
+                || !has_room && cell.open_key.load(Relaxed) != 0
+        }
     }
 
     fn take_from(&self, slot: usize) -> Option<Job> {
         let cells = &self.channel.slot(slot).paths;
         let cursor = self.cursors[slot].load(Relaxed);
-        let may_open_files = self.may_open_files();
+        let waits = self.waiting_cells();
         for step in 0..PATH_CELLS {
             let index = (cursor + step) % PATH_CELLS;
             let cell = &cells[index];
-            if !may_open_files && cell.kind.load(Relaxed) == PathHint::Data as u32 {
-                continue;
-            }
-            if cell.state.load(Relaxed) == CELL_READY && self.begin_with(slot, cell) {
+            if cell.state.load(Relaxed) == CELL_READY && !waits(cell) && self.begin_with(slot, cell) {
                 self.cursors[slot].store(index + 1, Relaxed);
                 let hint = read_cell(&self.channel, slot, cell);
                 let of_directory = hint.as_ref().is_some_and(|hint| hint.wanted == Wanted::Directory);
@@ -148,7 +155,7 @@ impl Cells {
             }
             finish(&channel, slot, cell);
         });
-        Some(Job { origin: Origin::Slot(slot), number, path, wanted: hint.wanted, ticket })
+        Some(Job { origin: Origin::Slot(slot), number, path, wanted: hint.wanted, open: hint.open, ticket })
     }
 
     /// Takes a cell, unless another thread has or the process is about to end.
@@ -234,7 +241,10 @@ fn read_cell(channel: &Channel, slot: usize, cell: &PathCell) -> Option<Hint> {
         },
     };
     let pid = channel.slot(slot).pid.load(Relaxed);
-    absolute.then_some(Hint { slot, pid, path, wanted })
+    let key = cell.open_key.load(Relaxed);
+    let flags = shown_flags(cell.open_flags.load(Relaxed)).filter(|_| key != 0);
+    let open = flags.map(|flags| Open { key, flags });
+    absolute.then_some(Hint { slot, pid, path, wanted, open })
 }
 
 /// Frees the cells that their writers died over: those that were being written at the last sweep too. Sweeps must be

@@ -19,7 +19,7 @@ use forebay_protocol::layout::{LEASES_NONE, SLOTS};
 use rustix::{
     fs::{
         Advice, AtFlags, CWD, FileType, Mode, OFlags, RawDir, ResolveFlags, StatVfsMountFlags, Statx,
-        StatxFlags, fadvise, fstatvfs, makedev, open, openat2, readlinkat_raw, statx,
+        StatxFlags, fadvise, fcntl_setfl, fstat, fstatvfs, makedev, open, openat2, readlinkat_raw, statx,
     },
     io::{Errno, pread},
 };
@@ -27,6 +27,7 @@ use rustix::{
 use super::{
     Expected, Job, Origin, Wanted, kernel_files,
     libraries::Library,
+    opened::{Open, Opened, Place},
     roots::{Root, Roots},
 };
 use crate::{
@@ -86,17 +87,20 @@ pub struct Fetcher {
     /// Where the paths of a replay begin.
     replay_root: Root,
     devices: Devices,
+    opened: Opened,
 }
 
 impl Fetcher {
-    /// Where `channel` has places for devices. Paths of a replay begin at `replay_root`. `depth_first` is as in [`Devices::new`].
-    pub fn new(channel: Arc<Channel>, replay_root: Root, depth_first: u32) -> Self {
+    /// Where `channel` has places for devices. Paths of a replay begin at `replay_root`. `depth_first` is as in [`Devices::new`]. Files
+    /// that are opened ahead go to `opened`.
+    pub fn new(channel: Arc<Channel>, replay_root: Root, depth_first: u32, opened: Opened) -> Self {
         Self {
             devices: Devices::new(channel.clone(), depth_first),
             device_wait_min: device_wait_min(&channel),
             last_devices: [const { AtomicU64::new(DEVICE_UNKNOWN) }; SLOTS + 4],
             roots: Roots::default(),
             replay_root,
+            opened,
             channel,
         }
     }
@@ -226,11 +230,16 @@ impl Fetcher {
 
     /// Finds what the path names, as the program would, without opening it: O_PATH has no effect on a device or FIFO.
     fn look_up(&self, job: &Job) -> Result<OwnedFd, Errno> {
-        let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+        let mut flags = OFlags::PATH;
         if matches!(job.wanted, Wanted::LookUp { follow: false } | Wanted::Link) {
             flags |= OFlags::NOFOLLOW;
         }
-        let path = &job.path[..];
+        self.open(job, flags)
+    }
+
+    /// Opens the path in the program's root directory.
+    fn open(&self, job: &Job, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let (path, flags) = (&job.path[..], flags | OFlags::CLOEXEC);
         // Links like /proc/self/cwd would lead into this process instead of the program's.
         let resolve = ResolveFlags::NO_MAGICLINKS;
         let root = match job.origin {
@@ -284,7 +293,7 @@ impl Fetcher {
         let horizon = self.channel.header().horizon_bytes.load(Relaxed);
         let part = Part { device, offset, end: end.min(offset.saturating_add(horizon)) };
         if self.devices.is_remote(device) {
-            return self.bring_from_remote(job, found, &part, done);
+            return self.bring_from_remote(job, found, status, &part, done);
         }
         let block_bytes = || fstatvfs(found).map_or(0, |system| system.f_bsize);
         let _share = self.devices.share(device, job.number, status.stx_size, block_bytes);
@@ -305,11 +314,21 @@ impl Fetcher {
         &self,
         job: &Job,
         found: &OwnedFd,
+        status: &Statx,
         part: &Part,
         done: &mut Done,
     ) -> Result<(), Errno> {
         let device = part.device;
-        let probe = match self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)? {
+        let keeping = self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)?;
+        if !matches!(keeping, Keeping::Unknown(_))
+            && let (Some(open), Origin::Slot(slot)) = (job.open, job.origin)
+            && self.devices.is_fuse(device)
+            && let Some(place) = self.opened.reserve(slot, open)
+        {
+            let forgets = matches!(keeping, Keeping::Forgets);
+            return self.open_ahead(job, Ahead { open, place, forgets, found: status }, part, done);
+        }
+        let probe = match keeping {
             Keeping::Forgets => return Ok(()),
             Keeping::Keeps => None,
             Keeping::Unknown(probe) => Some(probe),
@@ -322,9 +341,42 @@ impl Fetcher {
             let is_kept = is_cached(&file) && is_cached(&self.reopen_in_turn(job, found, device)?);
             probe.tell(is_kept);
         }
-        // A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
+        self.ask_again(job, &file, device).map(drop)
+    }
+
+    /// Opens a file for the program to take, and brings the part of it into memory.
+    fn open_ahead(&self, job: &Job, ahead: Ahead<'_>, part: &Part, done: &mut Done) -> Result<(), Errno> {
+        let Ahead { open, place, forgets, found } = ahead;
+        let flags = OFlags::from_bits_retain(open.flags);
+        // It may be a FIFO by now, and is not waited for.
+        let as_asked = flags | OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let (file, took) = {
+            let _turn = self.devices.turn(part.device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
+            let begun = Instant::now();
+            (self.open(job, as_asked)?, begun.elapsed())
+        };
+        let opened = fstat(&file)?;
+        if (opened.st_dev, opened.st_ino) != (part.device, found.stx_ino)
+            || FileType::from_raw_mode(opened.st_mode) != FileType::RegularFile
+        {
+            return Ok(());
+        }
+        self.read_ahead(file.as_fd(), part, job, done)?;
+        let known = self.ask_again(job, &file, part.device)?;
+        // An open that asks nothing of the other end costs the program less than to take the file.
+        if !forgets && took < self.device_wait_min {
+            return Ok(());
+        }
+        if !flags.contains(OFlags::NONBLOCK) {
+            fcntl_setfl(&file, OFlags::empty())?;
+        }
+        place.fill(file, &known)
+    }
+
+    /// A read makes the kernel forget the times of a remote file, which a program asks for after it has opened one.
+    fn ask_again(&self, job: &Job, file: &OwnedFd, device: u64) -> Result<Statx, Errno> {
         let _turn = self.devices.turn(device, &job.ticket).ok_or(Errno::TIMEDOUT)?;
-        statx(&file, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS).map(drop)
+        statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT, StatxFlags::BASIC_STATS)
     }
 
     fn reopen_in_turn(&self, job: &Job, found: &OwnedFd, device: u64) -> Result<OwnedFd, Errno> {
@@ -354,6 +406,16 @@ impl Fetcher {
         }
         Ok(())
     }
+}
+
+/// A file that is to be opened ahead of a program.
+struct Ahead<'a> {
+    open: Open,
+    place: Place,
+    /// Whether the program's own open would empty the file's cache.
+    forgets: bool,
+    /// What its path was found to name.
+    found: &'a Statx,
 }
 
 /// What is to be read of a file.

@@ -360,6 +360,7 @@ impl State {
             number: NUMBER_FIRST + self.jobs,
             path: fetch.path,
             wanted: fetch.wanted,
+            open: None,
             ticket: Ticket::new(|| {}),
         }
     }

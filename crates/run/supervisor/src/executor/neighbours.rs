@@ -73,6 +73,7 @@ impl Neighbours {
             number: NUMBER_FIRST + state.count(),
             path,
             wanted,
+            open: None,
             ticket,
         })
     }

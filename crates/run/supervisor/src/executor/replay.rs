@@ -97,6 +97,7 @@ impl Replay {
             number: NUMBER_FIRST + step as u64,
             wanted: if is_whole { fetch.wanted.clone() } else { Wanted::LookUp { follow: true } },
             path: fetch.path.clone(),
+            open: None,
             ticket: Ticket::new(move || inner.leave(step)),
         })
     }

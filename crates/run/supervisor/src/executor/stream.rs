@@ -63,6 +63,7 @@ impl Stream {
             number: NUMBER_FIRST + position / PIECE_BYTES,
             path,
             wanted: Wanted::Data { offset, length: PIECE_BYTES, expected: None },
+            open: None,
             ticket: Ticket::new(move || {
                 under_way.fetch_sub(1, AcqRel);
             }),

@@ -1,0 +1,209 @@
+//! Takes files that the executor has opened ahead of the program, in place of opens of the program's own: on FUSE, where each open
+//! is a request that the program would wait for.
+//!
+//! # When a file is taken
+//!
+//! * The live speculator has come to this open, with these flags, not longer ago than a remote file system's names are kept.
+//! * The path leads to that file now, and what the kernel knows of the file is as it was.
+//! * The thread has the rights that it had at the fork. The executor has the same rights, or the kernel gives nothing of it away.
+//! * No other thread has made calls: for a moment two descriptors are in use that are not the program's.
+//!
+//! In all other cases the program opens the file itself.
+
+use core::mem::{MaybeUninit, size_of};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use forebay_policy::price::REMOTE_KEPT_MS;
+use forebay_protocol::layout::{
+    Figures, Header, OPENED_FREE, OPENED_READY, OPENED_TAKEN, OpenedFile, open_key, shown_flags,
+};
+use forebay_protocol::signature::Signature;
+use forebay_sigsafe::general as n;
+use forebay_sigsafe::{call, errno, net, sys, ticks};
+
+use super::slow::Blocked;
+use super::{LIVE, track};
+use crate::call::Call;
+use crate::{attributes, process, session, signatures};
+
+/// Groups that are compared.
+const GROUPS: usize = 64;
+
+/// What the thread might open at the last fork.
+static RIGHTS: AtomicU64 = AtomicU64::new(0);
+
+/// A speculator is about to be forked.
+pub fn on_fork() {
+    RIGHTS.store(rights(), Relaxed);
+}
+
+/// Takes the file that an open asks for, if it is there: its descriptor, which is what the kernel would have given.
+///
+/// # Safety
+/// The program is making `call`.
+#[inline(never)]
+pub unsafe fn take(call: &Call) -> Option<isize> {
+    let header = session::header().filter(|header| header.opened_count.load(Relaxed) != 0)?;
+    let slot = session::slot().filter(|slot| slot.takes_none.load(Relaxed) == 0)?;
+    let flags = asked(call)?;
+    let shown = shown_flags(flags)?;
+    if !track::is_led() || track::is_shared() || !process::is_own() || rights() != RIGHTS.load(Relaxed) {
+        return None;
+    }
+    // A handler that opens files, or that jumps out, would find these descriptors.
+    let _signals = Blocked::begin();
+    // SAFETY: the caller's: a path that cannot be read is refused here, too.
+    let named = unsafe { attributes::named(call, shown & n::O_NOFOLLOW != 0) }?;
+    // SAFETY: the kernel has just read the path.
+    let signature = unsafe { signatures::path(call) };
+    let key = open_key(signature, shown, process::original(), LIVE.load(Relaxed));
+    let file = find(header, key, figures(&named))?;
+    let received = receive(header, file, flags & n::O_CLOEXEC != 0);
+    match received {
+        Ok(descriptor) => {
+            if file.state.compare_exchange(OPENED_TAKEN, OPENED_FREE, AcqRel, Relaxed).is_ok() {
+                session::has_taken(header);
+            }
+            if is_as_asked(descriptor, &named, shown) {
+                slot.counters.opens_taken.fetch_add(1, Relaxed);
+                return Some(descriptor);
+            }
+            close(descriptor);
+            None
+        }
+        Err(result) => {
+            // The program has no descriptor left for this, or it may take none of the executor's.
+            if !call::is(result, errno::EMFILE) {
+                slot.takes_none.store(1, Relaxed);
+            }
+            let _ = file.state.compare_exchange(OPENED_TAKEN, OPENED_READY, AcqRel, Relaxed);
+            None
+        }
+    }
+}
+
+/// The flags of an open. What openat2 asks for besides is not looked at.
+const fn asked(call: &Call) -> Option<u32> {
+    let [_, second, third, ..] = call.arguments;
+    match call.number as u32 {
+        n::__NR_open => Some(second as u32),
+        n::__NR_openat => Some(third as u32),
+        _ => None,
+    }
+}
+
+/// Finds the file of an open, which nobody else takes from now on.
+fn find(header: &'static Header, key: u64, figures: u64) -> Option<&'static OpenedFile> {
+    let kept = header.ticks_per_second.load(Relaxed) / 1_000 * REMOTE_KEPT_MS;
+    let is_wanted = |file: &&OpenedFile| {
+        file.key.load(Relaxed) == key
+            && file.state.load(Acquire) == OPENED_READY
+            && file.figures.load(Relaxed) == figures
+            && ticks().wrapping_sub(file.opened_at.load(Relaxed)) < kept
+            && file.state.compare_exchange(OPENED_READY, OPENED_TAKEN, AcqRel, Relaxed).is_ok()
+    };
+    header.opened.iter().find(is_wanted)
+}
+
+/// Takes the file out of the executor's socket: as the lowest descriptor that is free, like any that the kernel gives.
+fn receive(header: &Header, file: &OpenedFile, close_on_exec: bool) -> Result<isize, isize> {
+    // SAFETY: the calls take numbers. The descriptors are this function's.
+    let socket = unsafe {
+        let executor = sys!(n::__NR_pidfd_open, header.executor_pid.load(Relaxed), 0);
+        if executor < 0 {
+            return Err(executor);
+        }
+        let socket = sys!(n::__NR_pidfd_getfd, executor, file.socket.load(Relaxed), 0);
+        close(executor);
+        socket
+    };
+    if socket < 0 {
+        return Err(socket);
+    }
+    let received = message(socket, close_on_exec);
+    close(socket);
+    received
+}
+
+/// One control message with one descriptor.
+#[repr(C)]
+struct Control {
+    header: net::cmsghdr,
+    descriptor: i32,
+    _padding: u32,
+}
+
+/// The file in the message of a socket.
+fn message(socket: isize, close_on_exec: bool) -> Result<isize, isize> {
+    let mut byte = 0u8;
+    let mut part = [(&raw mut byte).addr(), 1];
+    let mut control = MaybeUninit::<Control>::zeroed();
+    let mut message = net::msghdr {
+        msg_name: core::ptr::null_mut(),
+        msg_namelen: 0,
+        msg_iov: (&raw mut part).cast(),
+        msg_iovlen: 1,
+        msg_control: control.as_mut_ptr().cast(),
+        msg_controllen: size_of::<Control>(),
+        msg_flags: 0,
+    };
+    let flags = net::MSG_DONTWAIT | if close_on_exec { net::MSG_CMSG_CLOEXEC } else { 0 };
+    // SAFETY: the message names locals, of these sizes.
+    let result = unsafe { sys!(n::__NR_recvmsg, socket, &raw mut message, flags) };
+    if result < 0 {
+        return Err(result);
+    }
+    // SAFETY: integers, whose zeroes are valid.
+    let Control { header, descriptor, .. } = unsafe { control.assume_init() };
+    let has_one = header.cmsg_len == size_of::<net::cmsghdr>() + size_of::<i32>()
+        && (header.cmsg_level as u32, header.cmsg_type as u32) == (net::SOL_SOCKET, net::SCM_RIGHTS);
+    // Without room for the descriptor there is no control message.
+    if has_one { Ok(descriptor as isize) } else { Err(call::error(errno::EMFILE)) }
+}
+
+/// Whether the descriptor is of the file that the path names, and shows the flags of the open.
+fn is_as_asked(descriptor: isize, named: &n::stat, shown: u32) -> bool {
+    // SAFETY: no memory is involved.
+    let flags = unsafe { sys!(n::__NR_fcntl, descriptor, n::F_GETFL) };
+    flags as u32 == shown | n::O_LARGEFILE
+        && attributes::of(descriptor)
+            .is_some_and(|stat| (stat.st_dev, stat.st_ino) == (named.st_dev, named.st_ino))
+}
+
+fn close(descriptor: isize) {
+    // SAFETY: the descriptor is the caller's.
+    let _ = unsafe { sys!(n::__NR_close, descriptor) };
+}
+
+fn figures(stat: &n::stat) -> u64 {
+    let figures = Figures {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        mode: stat.st_mode,
+        owner: (stat.st_uid, stat.st_gid),
+        size: stat.st_size as u64,
+        times: [
+            (stat.st_mtime as i64, stat.st_mtime_nsec as u32),
+            (stat.st_ctime as i64, stat.st_ctime_nsec as u32),
+        ],
+    };
+    figures.value()
+}
+
+/// What the thread may open: its user and groups for files, and its capabilities.
+fn rights() -> u64 {
+    let mut groups = [0u32; GROUPS];
+    let mut capabilities = [0u32; 6];
+    let version = [n::_LINUX_CAPABILITY_VERSION_3, 0];
+    // SAFETY: the calls fill locals that are as large as they are told. No user and no group has the number -1.
+    unsafe {
+        let user = sys!(n::__NR_setfsuid, u32::MAX);
+        let group = sys!(n::__NR_setfsgid, u32::MAX);
+        let count = sys!(n::__NR_getgroups, GROUPS, groups.as_mut_ptr());
+        let told = sys!(n::__NR_capget, version.as_ptr(), capabilities.as_mut_ptr());
+        let words = [user, group, count, told].map(|word| word as u64);
+        let all = words.into_iter().chain(groups.into_iter().chain(capabilities).map(u64::from));
+        all.fold(Signature::call(0), Signature::word).value()
+    }
+}

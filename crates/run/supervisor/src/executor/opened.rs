@@ -1,0 +1,205 @@
+//! Files that are opened ahead of a program, which takes them in place of opens of its own: on FUSE, where an open is a request that
+//! no hint can make shorter.
+//!
+//! A file lies in a message of a socket, and nowhere else. So a program that has taken one has its only descriptor: where the program
+//! closes or removes it, no other one keeps it.
+
+use std::{
+    collections::HashMap,
+    io::IoSlice,
+    mem::MaybeUninit,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    },
+};
+
+use forebay_policy::price::REMOTE_KEPT_MS;
+use forebay_protocol::layout::{
+    Figures, OPENED_ENOUGH, OPENED_FREE, OPENED_READY, OPENED_RESERVED, OPENED_TAKEN, OpenedFile,
+    SLOT_CLAIMED,
+};
+use rustix::{
+    cmsg_space,
+    fs::{Statx, makedev},
+    io::Errno,
+    net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        sendmsg, socketpair,
+    },
+};
+
+use crate::{channel::Channel, ffi};
+
+/// The open of a program that a speculator came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Tells it; see [`forebay_protocol::layout::open_key`].
+    pub key: u64,
+    /// See [`forebay_protocol::layout::shown_flags`].
+    pub flags: u32,
+}
+
+/// Files that lie open.
+#[derive(Clone)]
+pub struct Opened {
+    channel: Arc<Channel>,
+    /// By their places; also those that were taken since the last [`Self::sweep`].
+    lying: Arc<Mutex<HashMap<usize, Lying>>>,
+}
+
+/// A file for a process, which waits at its end until it is closed or taken.
+struct Lying {
+    slot: usize,
+    /// Of the speculator that came to the open.
+    generation: u32,
+    since: u64,
+    _socket: OwnedFd,
+}
+
+/// What is left of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Its socket: it was taken.
+    Socket,
+    /// The file itself.
+    File,
+}
+
+/// A place for a file that is being opened; free again where none is laid there.
+pub struct Place {
+    opened: Opened,
+    index: usize,
+    slot: usize,
+    generation: u32,
+    is_filled: bool,
+}
+
+impl Opened {
+    /// Files for the processes of `channel`.
+    pub fn new(channel: Arc<Channel>) -> Self {
+        Self { channel, lying: Arc::default() }
+    }
+
+    /// Whether another file may be opened ahead: the rest of the places is for those that are being opened.
+    pub fn has_room(&self) -> bool {
+        self.channel.header().opened_count.load(Relaxed) < OPENED_ENOUGH
+    }
+
+    /// A place for a file that the process of this slot is to open. The process waits for what is under way for it.
+    pub fn reserve(&self, slot: usize, open: Open) -> Option<Place> {
+        let header = self.channel.header();
+        let claim = |file: &OpenedFile| {
+            file.state.compare_exchange(OPENED_FREE, OPENED_RESERVED, AcqRel, Relaxed).is_ok()
+        };
+        let index = header.opened.iter().position(claim)?;
+        header.opened[index].key.store(open.key, Relaxed);
+        header.opened_count.fetch_add(1, Relaxed);
+        header.jobs[slot].fetch_add(1, SeqCst);
+        let generation = self.channel.slot(slot).generation.load(Relaxed);
+        Some(Place { opened: self.clone(), index, slot, generation, is_filled: false })
+    }
+
+    /// Closes what nobody comes for any more.
+    pub fn sweep(&self) {
+        let mut lying = self.lock();
+        if lying.is_empty() {
+            return;
+        }
+        let now = ffi::ticks();
+        let left = |(index, file): (&usize, &Lying)| Some((*index, self.left(*index, file, now)?));
+        let all: Vec<_> = lying.iter().filter_map(left).collect();
+        for (index, left) in all {
+            // With its socket a file is closed that still lies there.
+            let file = lying.remove(&index);
+            if let Some(Lying { slot, .. }) = file.filter(|_| left == Left::File) {
+                self.release(index, slot);
+            }
+        }
+    }
+
+    /// What is left where a file was taken, or nobody can take it any more. Its place is reserved then.
+    fn left(&self, index: usize, file: &Lying, now: u64) -> Option<Left> {
+        let header = self.channel.header();
+        let state = &header.opened[index].state;
+        let kept = header.ticks_per_second.load(Relaxed) / 1_000 * REMOTE_KEPT_MS;
+        let is_old = || now.wrapping_sub(file.since) > kept;
+        let was = state.load(Acquire);
+        let is_over = match was {
+            OPENED_READY => is_old() || !self.is_expected(file),
+            // Its process was killed over it.
+            OPENED_TAKEN => is_old(),
+            // Another file may be on its way there.
+            _ => return Some(Left::Socket),
+        };
+        let is_reserved = is_over && state.compare_exchange(was, OPENED_RESERVED, AcqRel, Relaxed).is_ok();
+        is_reserved.then_some(Left::File)
+    }
+
+    /// Whether the speculation goes on in which the file was opened.
+    fn is_expected(&self, file: &Lying) -> bool {
+        let header = self.channel.header();
+        header.slot_states[file.slot].load(SeqCst) == SLOT_CLAIMED
+            && header.files_watched.load(SeqCst) == 0
+            && self.channel.slot(file.slot).generation.load(Relaxed) == file.generation
+    }
+
+    /// A place that is reserved is free again.
+    fn release(&self, index: usize, slot: usize) {
+        let header = self.channel.header();
+        header.opened[index].state.store(OPENED_FREE, Release);
+        header.opened_count.fetch_sub(1, Relaxed);
+        header.jobs[slot].fetch_sub(1, SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Lying>> {
+        self.lying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Lays a file there, of which this is known.
+    pub fn fill(mut self, file: OwnedFd, known: &Statx) -> Result<(), Errno> {
+        let (to, socket) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        let _ = control.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(&to, &[IoSlice::new(&[0])], &mut control, SendFlags::empty())?;
+        // The message has it.
+        drop(file);
+        let since = ffi::ticks();
+        let place = &self.opened.channel.header().opened[self.index];
+        place.socket.store(socket.as_raw_fd().cast_unsigned(), Relaxed);
+        place.opened_at.store(since, Relaxed);
+        place.figures.store(figures(known).value(), Relaxed);
+        let lying = Lying { slot: self.slot, generation: self.generation, since, _socket: socket };
+        let mut all = self.opened.lock();
+        all.insert(self.index, lying);
+        place.state.store(OPENED_READY, Release);
+        drop(all);
+        self.is_filled = true;
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_filled {
+            self.opened.release(self.index, self.slot);
+        }
+    }
+}
+
+fn figures(known: &Statx) -> Figures {
+    let times = [&known.stx_mtime, &known.stx_ctime].map(|time| (time.tv_sec, time.tv_nsec));
+    Figures {
+        device: makedev(known.stx_dev_major, known.stx_dev_minor),
+        inode: known.stx_ino,
+        mode: known.stx_mode.into(),
+        owner: (known.stx_uid, known.stx_gid),
+        size: known.stx_size,
+        times,
+    }
+}
