@@ -203,3 +203,113 @@ fn figures(known: &Statx) -> Figures {
         times,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSliceMut;
+
+    use forebay_protocol::layout::OPENED;
+
+    use rustix::{
+        fs::{AtFlags, StatxFlags, statx},
+        io::{ioctl_fionbio, read},
+        net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+        pipe::pipe,
+    };
+
+    const SLOT: usize = 3;
+    const OPEN: Open = Open { key: 7, flags: 0 };
+
+    /// A channel with a process, and files for it.
+    fn fixture() -> Opened {
+        let channel = Arc::new(Channel::create(true).unwrap());
+        channel.header().ticks_per_second.store(1 << 40, Relaxed);
+        channel.header().slot_states[SLOT].store(SLOT_CLAIMED, Relaxed);
+        channel.slot(SLOT).generation.store(5, Relaxed);
+        Opened::new(channel)
+    }
+
+    /// Opens a pipe's end ahead: its other end tells when it is closed.
+    fn fill(opened: &Opened) -> OwnedFd {
+        let (watched, file) = pipe().unwrap();
+        let known = statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).unwrap();
+        opened.reserve(SLOT, OPEN).unwrap().fill(file, &known).unwrap();
+        watched
+    }
+
+    fn is_closed(watched: &OwnedFd) -> bool {
+        ioctl_fionbio(watched, true).unwrap();
+        read(watched, &mut [0]) == Ok(0)
+    }
+
+    fn counts(opened: &Opened) -> (u32, u32) {
+        let header = opened.channel.header();
+        (header.opened_count.load(Relaxed), header.jobs[SLOT].load(Relaxed))
+    }
+
+    #[test]
+    fn a_file_lies_open_while_its_speculation_goes_on() {
+        let ends: [fn(&Opened); 4] = [
+            |opened| opened.channel.slot(SLOT).generation.store(6, Relaxed),
+            |opened| opened.channel.header().slot_states[SLOT].store(0, Relaxed),
+            |opened| opened.channel.header().files_watched.store(1, Relaxed),
+            // It is open for too long.
+            |opened| opened.channel.header().ticks_per_second.store(0, Relaxed),
+        ];
+        for end in ends {
+            let opened = fixture();
+            let watched = fill(&opened);
+            opened.sweep();
+            assert!(!is_closed(&watched));
+            assert_eq!(counts(&opened), (1, 1), "the process would wait for it");
+            end(&opened);
+            opened.sweep();
+            assert!(is_closed(&watched));
+            assert_eq!(counts(&opened), (0, 0));
+        }
+    }
+
+    #[test]
+    fn what_was_taken_is_forgotten() {
+        let opened = fixture();
+        let _watched = fill(&opened);
+        let header = opened.channel.header();
+        let file = header.opened.iter().find(|file| file.key.load(Relaxed) == OPEN.key).unwrap();
+        assert_eq!(file.state.load(Relaxed), OPENED_READY);
+        // As the program does.
+        file.state.store(OPENED_FREE, Relaxed);
+        header.opened_count.store(0, Relaxed);
+        header.jobs[SLOT].store(0, Relaxed);
+        opened.sweep();
+        assert!(opened.lock().is_empty());
+        assert_eq!(counts(&opened), (0, 0));
+    }
+
+    #[test]
+    fn a_place_that_is_not_filled_is_free_again() {
+        let opened = fixture();
+        let places: Vec<_> = (0..OPENED).map(|_| opened.reserve(SLOT, OPEN).unwrap()).collect();
+        assert!(!opened.has_room() && opened.reserve(SLOT, OPEN).is_none());
+        assert_eq!(counts(&opened), (OPENED as u32, OPENED as u32));
+        drop(places);
+        assert!(opened.has_room());
+        assert_eq!(counts(&opened), (0, 0));
+    }
+
+    #[test]
+    fn who_takes_a_file_has_its_only_descriptor() {
+        let opened = fixture();
+        let watched = fill(&opened);
+        let lying = opened.lock();
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let (mut byte, socket) = ([0], &lying.values().next().unwrap()._socket);
+        recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::DONTWAIT).unwrap();
+        let taken: Vec<_> = control.drain().collect();
+        assert!(matches!(taken[..], [RecvAncillaryMessage::ScmRights(_)]));
+        assert!(!is_closed(&watched));
+        drop(taken);
+        assert!(is_closed(&watched));
+    }
+}

@@ -1,0 +1,76 @@
+//! Files on FUSE that the executor opens ahead: a program that takes one sees what its own open would have given.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_compat::guests::build;
+use forebay_compat::mounted::{launch, remote};
+use forebay_compat::run::Side;
+use forebay_compat::{Outcome, Scratch, in_some_run, scratch};
+use forebay_lab::{Opens, SlowDisk};
+
+const FILES: usize = 160;
+
+/// Files whose first byte decides what is made of them.
+fn files(root: &Path) {
+    let folder = root.join("files");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir(&folder).expect("make a folder");
+    for number in 0..FILES {
+        let content = format!("{number} of many\n").repeat(1 + number * 13 % 300);
+        fs::write(folder.join(format!("file{number}")), content).expect("write a file");
+    }
+}
+
+/// What the guest tells alone, and with forebay, of the same files.
+fn both(disk: &SlowDisk, test: &str, mode: &str) -> [Outcome; 2] {
+    let guest = build("opens_in_turn");
+    let folder = disk.mount_point().join("files");
+    let [guest, folder] = [&guest, &folder].map(|path| path.to_str().expect("a path in UTF-8"));
+    [Side::Without, Side::With].map(|side| {
+        disk.fill(files).expect("write the files");
+        disk.make_cold().expect("make the disk cold");
+        let argv = [guest, mode, folder, &FILES.to_string()];
+        launch(&Scratch::fresh(scratch::base().join(test)), side, &argv)
+    })
+}
+
+/// That the guest sees the same, also where the kernel forgets data when a file is opened again. How many files it took is as
+/// `is_wanted` says, in some run.
+fn sees_the_same(test: &str, mode: &str, is_wanted: fn(f64) -> bool) {
+    let Some(disk) = remote(test, files) else { return };
+    for keep_data in [true, false] {
+        disk.set_opens(Opens { keep_data, ..Opens::default() }).expect("say what opens are");
+        let _ = in_some_run(|| {
+            let [without, with] = both(&disk, test, mode);
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            assert_eq!(text(&without.stdout), text(&with.stdout), "{mode}");
+            assert_eq!((without.status, text(&without.stderr)), (with.status, text(&with.stderr)), "{mode}");
+            assert_eq!(without.status, 0, "{mode}");
+            with.wanted(|with| with.figure("forks") > 0.0 && is_wanted(with.figure("opens_taken")))
+        });
+    }
+}
+
+#[test]
+fn what_is_taken_is_what_an_open_gives() {
+    sees_the_same("what_is_taken_is_what_an_open_gives", "plainly", |taken| taken > FILES as f64 / 4.0);
+}
+
+/// A timer of the program changes files that its speculator has come to.
+#[test]
+fn what_has_changed_is_not_taken() {
+    sees_the_same("what_has_changed_is_not_taken", "changes", |taken| taken > FILES as f64 / 8.0);
+}
+
+/// Root gives up its user half way.
+#[test]
+fn who_has_other_rights_than_at_the_fork_takes_nothing() {
+    let test = "who_has_other_rights_takes_nothing";
+    sees_the_same(test, "drops", |taken| taken > 0.0 && taken <= FILES as f64 / 2.0);
+}
+
+#[test]
+fn threads_open_files_themselves() {
+    sees_the_same("threads_open_files_themselves", "threads", |_| true);
+}
