@@ -164,6 +164,7 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
         }
     }
     if slow.is_some() {
+        opened::on_stall(call, result);
         // SAFETY: the call has just been made.
         let is_given_up = unsafe { given_up::after(call, class, result, slow) };
         if !passes_over(slow, is_given_up) {

@@ -104,7 +104,7 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
     if header.enabled.load(Relaxed) == 0 {
         return Err(Refusal::Off(Off::Disabled));
     }
-    if header.replay.state.load(Relaxed) == replay::ON {
+    if header.replay.state.load(Relaxed) == replay::ON && !opened::are_awaited() {
         // What is foretold is under way, and a speculator would ask for the same.
         return Err(Refusal::NotNow);
     }

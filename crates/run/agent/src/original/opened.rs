@@ -11,12 +11,12 @@
 //! In all other cases the program opens the file itself.
 
 use core::mem::{MaybeUninit, size_of};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use forebay_policy::price::REMOTE_KEPT_MS;
 use forebay_protocol::layout::{
-    Figures, Header, OPENED_FREE, OPENED_READY, OPENED_TAKEN, OpenedFile, open_key, shown_flags,
+    Figures, Header, OPENED_FREE, OPENED_READY, OPENED_TAKEN, OpenedFile, file_system, open_key, shown_flags,
 };
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
@@ -25,13 +25,34 @@ use forebay_sigsafe::{call, errno, net, sys, ticks};
 use super::slow::Blocked;
 use super::{LIVE, track};
 use crate::call::Call;
-use crate::{attributes, process, session, signatures};
+use crate::{attributes, process, residency, session, signatures, speculator};
 
 /// Groups that are compared.
 const GROUPS: usize = 64;
 
 /// What the thread might open at the last fork.
 static RIGHTS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the program has waited for an open of its own that the executor might have made.
+static AWAITED: AtomicBool = AtomicBool::new(false);
+
+/// An open of the program's has stalled: this is its descriptor, if it has one.
+#[inline(never)]
+pub fn on_stall(call: &Call, result: isize) {
+    let device = || speculator::device(session::header()?, attributes::of(result)?.st_dev);
+    if !AWAITED.load(Relaxed)
+        && result >= 0
+        && asked(call).and_then(shown_flags).is_some()
+        && residency::has(device(), file_system::FUSE)
+    {
+        AWAITED.store(true, Relaxed);
+    }
+}
+
+/// Whether a speculator may spare the program waits that a replay cannot: a replay opens no files ahead.
+pub fn are_awaited() -> bool {
+    AWAITED.load(Relaxed) && session::slot().is_none_or(|slot| slot.takes_none.load(Relaxed) == 0)
+}
 
 /// A speculator is about to be forked.
 pub fn on_fork() {

@@ -15,7 +15,10 @@ use std::{
 use forebay_policy::inflight::InflightLimit;
 use forebay_protocol::layout::{Header, file_system};
 
-use crate::{channel::Channel, ffi};
+use crate::{
+    channel::Channel,
+    ffi::{self, DeviceUse},
+};
 use gate::Gate;
 pub use sharing::Share;
 
@@ -96,6 +99,8 @@ pub struct Turn {
     started: u64,
     /// Of how many requests in a row its time tells; 0 where it tells nothing of the device.
     requests: u64,
+    /// What the thread had asked for before, on a remote file system: there each request is waited for.
+    before: Option<DeviceUse>,
 }
 
 impl fmt::Debug for Turn {
@@ -144,8 +149,8 @@ impl Devices {
         gate.wake_next(&mut waiting);
         drop(waiting);
         self.begun.add();
-        let requests = gate.is_remote().into();
-        Some(Turn { gate, number, depth, started, requests })
+        let before = gate.is_remote().then(ffi::device_use);
+        Some(Turn { gate, number, depth, started, requests: 0, before })
     }
 
     /// Waits until a file of `size` bytes may be read that may share its blocks with others. `None` for all other files.
@@ -246,7 +251,7 @@ impl Drop for Probe {
 }
 
 impl Turn {
-    /// The device was asked for what was needed, so its time tells of the device. That of another machine always does.
+    /// The device was asked for what was needed, so its time tells of the device.
     ///
     /// A look-up may ask several times in a row, and waits for each. It counts as one request of their mean time, or the device would
     /// seem to serve fewer at once than it does.
@@ -257,6 +262,10 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // What the kernel had in memory was not waited for.
+            self.requests = ffi::device_use().since(before).waits.cast_unsigned();
+        }
         let elapsed = ffi::ticks().saturating_sub(self.started).checked_div(self.requests).unwrap_or(0);
         let mut waiting = lock(&self.gate.waiting);
         if let Some(entry) = self.gate.entry.filter(|_| elapsed >= self.gate.device_ticks_min) {
@@ -410,6 +419,29 @@ mod tests {
         }
         drop(turns);
         assert_eq!(InflightLimit::load(&entry.limit), before);
+    }
+
+    /// The kernel answers what it has in memory itself, and a thread that is interrupted takes long for that, too.
+    #[test]
+    fn only_what_a_remote_file_system_was_waited_for_tells_of_it() {
+        let devices = devices();
+        let entry = devices.gate(7).entry.unwrap();
+        entry.file_system.store(file_system::REMOTE, Relaxed);
+        let long_enough = 2 * devices.gate(7).device_ticks_min;
+        let turn = || devices.turn(7, &Ticket::new(|| ())).unwrap();
+        let before = InflightLimit::load(&entry.limit);
+        let computed = turn();
+        let since = ffi::ticks();
+        while ffi::ticks() - since < long_enough {
+            std::hint::spin_loop();
+        }
+        drop(computed);
+        assert_eq!(InflightLimit::load(&entry.limit), before);
+        let waited = turn();
+        // The thread gives its processor up, as for a request.
+        thread::sleep(Duration::from_millis(1));
+        drop(waited);
+        assert_ne!(InflightLimit::load(&entry.limit), before);
     }
 
     #[test]
