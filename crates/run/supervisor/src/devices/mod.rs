@@ -208,6 +208,11 @@ impl Devices {
         self.gate_of(device).is_remote()
     }
 
+    /// Whether its file system is known to keep data that is read ahead of an open.
+    pub fn has_kept_data(&self, device: u64) -> bool {
+        self.gate_of(device).has(file_system::KEEPS_DATA)
+    }
+
     /// Whether it is of a FUSE file system.
     pub fn is_fuse(&self, device: u64) -> bool {
         self.gate_of(device).has(file_system::FUSE)

@@ -319,16 +319,13 @@ impl Fetcher {
         done: &mut Done,
     ) -> Result<(), Errno> {
         let device = part.device;
-        let keeping = self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)?;
-        if !matches!(keeping, Keeping::Unknown(_))
-            && let (Some(open), Origin::Slot(slot)) = (job.open, job.origin)
+        if let (Some(open), Origin::Slot(slot)) = (job.open, job.origin)
             && self.devices.is_fuse(device)
             && let Some(place) = self.opened.reserve(slot, open)
         {
-            let forgets = matches!(keeping, Keeping::Forgets);
-            return self.open_ahead(job, Ahead { open, place, forgets, found: status }, part, done);
+            return self.open_ahead(job, Ahead { open, place, found: status }, part, done);
         }
-        let probe = match keeping {
+        let probe = match self.devices.keeps_data(device).ok_or(Errno::TIMEDOUT)? {
             Keeping::Forgets => return Ok(()),
             Keeping::Keeps => None,
             Keeping::Unknown(probe) => Some(probe),
@@ -346,7 +343,7 @@ impl Fetcher {
 
     /// Opens a file for the program to take, and brings the part of it into memory.
     fn open_ahead(&self, job: &Job, ahead: Ahead<'_>, part: &Part, done: &mut Done) -> Result<(), Errno> {
-        let Ahead { open, place, forgets, found } = ahead;
+        let Ahead { open, place, found } = ahead;
         let flags = OFlags::from_bits_retain(open.flags);
         // It may be a FIFO by now, and is not waited for.
         let as_asked = flags | OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -364,7 +361,7 @@ impl Fetcher {
         self.read_ahead(file.as_fd(), part, job, done)?;
         let known = self.ask_again(job, &file, part.device)?;
         // An open that asks nothing of the other end costs the program less than to take the file.
-        if !forgets && took < self.device_wait_min {
+        if took < self.device_wait_min && self.devices.has_kept_data(part.device) {
             return Ok(());
         }
         if !flags.contains(OFlags::NONBLOCK) {
@@ -412,8 +409,6 @@ impl Fetcher {
 struct Ahead<'a> {
     open: Open,
     place: Place,
-    /// Whether the program's own open would empty the file's cache.
-    forgets: bool,
     /// What its path was found to name.
     found: &'a Statx,
 }
