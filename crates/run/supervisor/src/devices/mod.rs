@@ -444,7 +444,8 @@ mod tests {
         assert_eq!(InflightLimit::load(&entry.limit), before);
         let waited = turn();
         // The thread gives its processor up, as for a request.
-        thread::sleep(Duration::from_millis(1));
+        let (_told, tells) = mpsc::channel::<()>();
+        assert!(tells.recv_timeout(Duration::from_millis(1)).is_err());
         drop(waited);
         assert_ne!(InflightLimit::load(&entry.limit), before);
     }
