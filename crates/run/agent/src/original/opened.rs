@@ -1,9 +1,9 @@
-//! Takes files that the executor has opened ahead of the program, in place of opens of the program's own: on FUSE, where each open
-//! is a request that the program would wait for.
+//! Takes files that the executor has opened ahead of the program, in place of opens of the program's own. That is done on FUSE,
+//! where the program would wait for each open.
 //!
 //! # When a file is taken
 //!
-//! * The live speculator has come to this open, with these flags, not longer ago than a remote file system's names are kept.
+//! * The live speculator foretold this open, with these flags, not longer ago than a remote file system's names are kept.
 //! * The path leads to that file now, and what the kernel knows of the file is as it was.
 //! * The thread has the rights that it had at the fork. The executor has the same rights, or the kernel gives nothing of it away.
 //! * No other thread has made calls: for a moment two descriptors are in use that are not the program's.

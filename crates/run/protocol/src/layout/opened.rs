@@ -85,7 +85,7 @@ pub const fn shown_flags(flags: u32) -> Option<u32> {
     if flags & !(OPENED_FLAGS | OPENED_FLAGS_UNSEEN) == 0 { Some(flags & OPENED_FLAGS) } else { None }
 }
 
-/// Tells an open of a process, which its speculator of this generation came to: by [`crate::signature`] and [`shown_flags`]. Never 0.
+/// Tells an open of a process, which its speculator of this generation foretold: by [`crate::signature`] and [`shown_flags`]. Never 0.
 #[must_use]
 pub const fn open_key(signature: u64, flags: u32, process: u32, generation: u32) -> u64 {
     let who = (process as u64) << 32 | generation as u64;

@@ -1,5 +1,5 @@
-//! Files that are opened ahead of a program, which takes them in place of opens of its own: on FUSE, where an open is a request that
-//! no hint can make shorter.
+//! Files that are opened ahead of a program, which takes them in place of opens of its own. That is done on FUSE, where an open is a
+//! request that no hint makes shorter.
 //!
 //! A file lies in a message of a socket, and nowhere else. So a program that has taken one has its only descriptor: where the program
 //! closes or removes it, no other one keeps it.
@@ -32,7 +32,7 @@ use rustix::{
 
 use crate::{channel::Channel, ffi};
 
-/// The open of a program that a speculator came to.
+/// The open of a program that a speculator foretold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
     /// Tells it; see [`forebay_protocol::layout::open_key`].
@@ -52,7 +52,7 @@ pub struct Opened {
 /// A file for a process, which waits at its end until it is closed or taken.
 struct Lying {
     slot: usize,
-    /// Of the speculator that came to the open.
+    /// Of the speculator that foretold the open.
     generation: u32,
     since: u64,
     _socket: OwnedFd,
