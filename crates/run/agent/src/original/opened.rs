@@ -6,7 +6,7 @@
 //! * The live speculator foretold this open, with these flags, not longer ago than a remote file system's names are kept.
 //! * The path leads to that file now, and what the kernel knows of the file is as it was.
 //! * The thread has the rights that it had at the fork. The executor has the same rights, or the kernel gives nothing of it away.
-//! * No other thread has made calls: for a moment two descriptors are in use that are not the program's.
+//! * No other thread has read or looked up files beside a speculator: for a moment, two descriptors are in use that are not the program's.
 //!
 //! In all other cases the program opens the file itself.
 
