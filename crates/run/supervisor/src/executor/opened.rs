@@ -87,7 +87,7 @@ impl Opened {
         self.channel.header().opened_count.load(Relaxed) < OPENED_ENOUGH
     }
 
-    /// A place for a file that the process of this slot is to open. The process waits for what is under way for it.
+    /// A place for a file that the process of this slot is to open.
     pub fn reserve(&self, slot: usize, open: Open) -> Option<Place> {
         let header = self.channel.header();
         let claim = |file: &OpenedFile| {
@@ -96,7 +96,6 @@ impl Opened {
         let index = header.opened.iter().position(claim)?;
         header.opened[index].key.store(open.key, Relaxed);
         header.opened_count.fetch_add(1, Relaxed);
-        header.jobs[slot].fetch_add(1, SeqCst);
         let generation = self.channel.slot(slot).generation.load(Relaxed);
         Some(Place { opened: self.clone(), index, slot, generation, is_filled: false })
     }
@@ -114,7 +113,8 @@ impl Opened {
             // With its socket a file is closed that still lies there.
             let file = lying.remove(&index);
             if let Some(Lying { slot, .. }) = file.filter(|_| left == Left::File) {
-                self.release(index, slot);
+                self.release(index);
+                self.channel.header().jobs[slot].fetch_sub(1, SeqCst);
             }
         }
     }
@@ -146,11 +146,10 @@ impl Opened {
     }
 
     /// A place that is reserved is free again.
-    fn release(&self, index: usize, slot: usize) {
+    fn release(&self, index: usize) {
         let header = self.channel.header();
         header.opened[index].state.store(OPENED_FREE, Release);
         header.opened_count.fetch_sub(1, Relaxed);
-        header.jobs[slot].fetch_sub(1, SeqCst);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, Lying>> {
@@ -159,7 +158,8 @@ impl Opened {
 }
 
 impl Place {
-    /// Lays a file there, of which this is known.
+    /// Lays a file there, of which this is known. From now on the process waits for it at its end; it has waited for the job until now,
+    /// unless that took too long.
     pub fn fill(mut self, file: OwnedFd, known: &Statx) -> Result<(), Errno> {
         let (to, socket) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -177,6 +177,7 @@ impl Place {
         let lying = Lying { slot: self.slot, generation: self.generation, since, _socket: socket };
         let mut all = self.opened.lock();
         all.insert(self.index, lying);
+        self.opened.channel.header().jobs[self.slot].fetch_add(1, SeqCst);
         place.state.store(OPENED_READY, Release);
         drop(all);
         self.is_filled = true;
@@ -187,7 +188,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_filled {
-            self.opened.release(self.index, self.slot);
+            self.opened.release(self.index);
         }
     }
 }
@@ -291,7 +292,7 @@ mod tests {
         let opened = fixture();
         let places: Vec<_> = (0..OPENED).map(|_| opened.reserve(SLOT, OPEN).unwrap()).collect();
         assert!(!opened.has_room() && opened.reserve(SLOT, OPEN).is_none());
-        assert_eq!(counts(&opened), (OPENED as u32, OPENED as u32));
+        assert_eq!(counts(&opened), (OPENED as u32, 0), "an open that gets no answer would keep the process");
         drop(places);
         assert!(opened.has_room());
         assert_eq!(counts(&opened), (0, 0));
