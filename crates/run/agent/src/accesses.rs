@@ -303,12 +303,10 @@ unsafe fn has_made(call: &Call) -> bool {
 /// # Safety
 /// The kernel has just made the call, and opened the path, or the call is no openat2(2).
 pub unsafe fn flags_of(call: &Call) -> u64 {
-    let [_, b, c, ..] = call.arguments;
-    match call.number as u32 {
-        n::__NR_open => b as u64,
-        n::__NR_openat => c as u64,
+    match (call.number as u32, call.open_flags()) {
+        (_, Some(flags)) => flags.into(),
         // SAFETY: the kernel has just read the structure, whose first word has the flags.
-        n::__NR_openat2 => unsafe { (c as *const u64).read_unaligned() },
+        (n::__NR_openat2, _) => unsafe { (call.arguments[2] as *const u64).read_unaligned() },
         _ => 0,
     }
 }

@@ -32,6 +32,16 @@ impl Call {
         Self { number, arguments, frame: 0, site: PATCH_SITES + function, origin: 0 }
     }
 
+    /// The flags of an open. Those of openat2 are in the program's memory.
+    pub const fn open_flags(&self) -> Option<u32> {
+        let [_, second, third, ..] = self.arguments;
+        match self.number as u32 {
+            n::__NR_open => Some(second as u32),
+            n::__NR_openat => Some(third as u32),
+            _ => None,
+        }
+    }
+
     /// Lets the kernel carry it out, or the interposed function; the result is what these return.
     ///
     /// # Safety

@@ -30,7 +30,7 @@ use crate::{attributes, process, residency, session, signatures, speculator};
 /// Groups that are compared.
 const GROUPS: usize = 64;
 
-/// What the thread might open at the last fork.
+/// What the thread might open at the last fork; 0 where that is not known.
 static RIGHTS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the program has waited for an open of its own that the executor might have made.
@@ -42,7 +42,7 @@ pub fn on_stall(call: &Call, result: isize) {
     let device = || speculator::device(session::header()?, attributes::of(result)?.st_dev);
     if !AWAITED.load(Relaxed)
         && result >= 0
-        && asked(call).and_then(shown_flags).is_some()
+        && call.open_flags().and_then(shown_flags).is_some()
         && residency::has(device(), file_system::FUSE)
     {
         AWAITED.store(true, Relaxed);
@@ -56,7 +56,7 @@ pub fn are_awaited() -> bool {
 
 /// A speculator is about to be forked.
 pub fn on_fork() {
-    RIGHTS.store(rights(), Relaxed);
+    RIGHTS.store(rights().unwrap_or(0), Relaxed);
 }
 
 /// Takes the file that an open asks for, if it is there: its descriptor, which is what the kernel would have given.
@@ -67,9 +67,12 @@ pub fn on_fork() {
 pub unsafe fn take(call: &Call) -> Option<isize> {
     let header = session::header().filter(|header| header.opened_count.load(Relaxed) != 0)?;
     let slot = session::slot().filter(|slot| slot.takes_none.load(Relaxed) == 0)?;
-    let flags = asked(call)?;
+    let flags = call.open_flags()?;
     let shown = shown_flags(flags)?;
-    if !track::is_led() || track::is_shared() || !process::is_own() || rights() != RIGHTS.load(Relaxed) {
+    if !track::is_led() || track::is_shared() || !process::is_own() {
+        return None;
+    }
+    if rights().is_none_or(|rights| rights != RIGHTS.load(Relaxed)) {
         return None;
     }
     // A handler that opens files, or that jumps out, would find these descriptors.
@@ -101,16 +104,6 @@ pub unsafe fn take(call: &Call) -> Option<isize> {
             let _ = file.state.compare_exchange(OPENED_TAKEN, OPENED_READY, AcqRel, Relaxed);
             None
         }
-    }
-}
-
-/// The flags of an open. What openat2 asks for besides is not looked at.
-const fn asked(call: &Call) -> Option<u32> {
-    let [_, second, third, ..] = call.arguments;
-    match call.number as u32 {
-        n::__NR_open => Some(second as u32),
-        n::__NR_openat => Some(third as u32),
-        _ => None,
     }
 }
 
@@ -212,8 +205,9 @@ fn figures(stat: &n::stat) -> u64 {
     figures.value()
 }
 
-/// What the thread may open: its user and groups for files, and its capabilities.
-fn rights() -> u64 {
+/// What the thread may open: its user and groups for files, and its capabilities; never 0. `None` where it has more groups than are
+/// compared, or the kernel does not tell.
+fn rights() -> Option<u64> {
     let mut groups = [0u32; GROUPS];
     let mut capabilities = [0u32; 6];
     let version = [n::_LINUX_CAPABILITY_VERSION_3, 0];
@@ -223,8 +217,11 @@ fn rights() -> u64 {
         let group = sys!(n::__NR_setfsgid, u32::MAX);
         let count = sys!(n::__NR_getgroups, GROUPS, groups.as_mut_ptr());
         let told = sys!(n::__NR_capget, version.as_ptr(), capabilities.as_mut_ptr());
-        let words = [user, group, count, told].map(|word| word as u64);
+        if count < 0 || told < 0 {
+            return None;
+        }
+        let words = [user, group, count].map(|word| word as u64);
         let all = words.into_iter().chain(groups.into_iter().chain(capabilities).map(u64::from));
-        all.fold(Signature::call(0), Signature::word).value()
+        Some(all.fold(Signature::call(0), Signature::word).value())
     }
 }

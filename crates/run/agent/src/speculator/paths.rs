@@ -325,12 +325,8 @@ pub unsafe fn find(
 /// # Safety
 /// As [`target`].
 pub unsafe fn ahead(state: &mut State, call: &Call) -> Option<Open> {
-    let flags = match call.number as u32 {
-        n::__NR_open => call.arguments[1],
-        n::__NR_openat => call.arguments[2],
-        _ => return None,
-    };
-    let flags = shown_flags(flags as u32).filter(|_| state.slot.takes_none.load(Relaxed) == 0)?;
+    let flags = call.open_flags().and_then(shown_flags);
+    let flags = flags.filter(|_| state.slot.takes_none.load(Relaxed) == 0)?;
     // SAFETY: the caller's.
     let signature = touch_program(state, || unsafe { signatures::path(call) });
     Some(Open { key: open_key(signature, flags, state.original.process, state.generation), flags })
