@@ -1,7 +1,7 @@
 //! A client's TCP connection: requests and, where the client wants that, packets.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
@@ -26,9 +26,11 @@ pub(crate) struct Connection {
     /// What the sum of backlogs has of it.
     noted_bytes: usize,
     cipher: Option<Cipher>,
-    /// It is closed when all has been sent.
+    /// It ends when all has been sent.
     pub is_closing: bool,
-    /// Nothing more can be sent.
+    /// When the client was told that nothing more comes.
+    pub ended_ns: Option<u64>,
+    /// Nothing more can be sent or is to be received: it is to be removed.
     pub is_broken: bool,
     /// What epoll is to tell of it.
     pub interest: EventFlags,
@@ -72,6 +74,7 @@ impl Connection {
             noted_bytes: 0,
             cipher,
             is_closing: false,
+            ended_ns: None,
             is_broken: false,
             interest: EventFlags::IN,
             client,
@@ -184,9 +187,20 @@ impl Connection {
         !self.backlog.is_empty() && !self.interest.contains(EventFlags::OUT)
     }
 
-    /// Whether there is nothing left to do on it.
-    pub fn is_over(&self) -> bool {
-        self.is_broken || (self.is_closing && self.backlog.is_empty())
+    /// Tells the client that nothing more comes, once all has been sent. The client is to close first: a socket that is
+    /// closed before the client's last bytes arrive resets the connection, and the client may lose the end of a response.
+    pub fn end(&mut self, now_ns: u64) {
+        if self.is_broken || self.ended_ns.is_some() {
+            return;
+        }
+        if let Some(cipher) = &mut self.cipher {
+            cipher.close(&mut self.backlog);
+            self.flush();
+        }
+        if self.backlog.is_empty() {
+            self.is_broken |= self.stream.shutdown(Shutdown::Write).is_err();
+            self.ended_ns = Some(now_ns);
+        }
     }
 }
 

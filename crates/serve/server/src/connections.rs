@@ -220,7 +220,10 @@ impl Connections {
     /// machine has to be told that it is gone.
     fn tend(&mut self, id: ConnectionId, settings: &Settings, events: &Events) -> bool {
         let Some(connection) = self.open.get_mut(&id) else { return false };
-        if connection.is_over() {
+        if connection.is_closing {
+            connection.end(clock::now_ns());
+        }
+        if connection.is_broken {
             let (was_closing, client) = (connection.is_closing, connection.client.ip());
             if let Some(connection) = self.open.remove(&id) {
                 connection.forget_backlog(&mut self.backlogs);
@@ -247,19 +250,19 @@ impl Connections {
         false
     }
 
-    /// Forgets addresses of the past, and gives up connections whose HTTP requests came before `since_ns` and are not complete.
-    /// Returns those connections, which are to be tended.
+    /// Forgets addresses of the past, and gives up connections that ended before `since_ns` and those whose HTTP requests came
+    /// before that and are not complete. Returns those connections, which are to be tended.
     pub fn sweep(&mut self, now_ns: u64, since_ns: u64) -> Vec<ConnectionId> {
         self.admission.sweep(now_ns);
-        let is_slow =
-            |(id, request): (&ConnectionId, &HttpRequest)| (request.came_ns < since_ns).then_some(*id);
-        let slow: Vec<_> = self.http_requests.iter().filter_map(is_slow).collect();
-        for id in &slow {
-            if let Some(connection) = self.open.get_mut(id) {
+        let mut given_up = Vec::new();
+        for (id, connection) in &mut self.open {
+            let came_ns = self.http_requests.get(id).map(|request| request.came_ns);
+            if connection.ended_ns.or(came_ns).is_some_and(|then_ns| then_ns < since_ns) {
                 connection.is_broken = true;
+                given_up.push(*id);
             }
         }
-        slow
+        given_up
     }
 
     /// Accepts and receives no more; what is still to be sent is sent.

@@ -95,6 +95,12 @@ impl Cipher {
         self.write_out(backlog);
     }
 
+    /// Tells the client that nothing more comes, at the end of `backlog`; a second call changes nothing.
+    pub fn close(&mut self, backlog: &mut Backlog) {
+        self.0.send_close_notify();
+        self.write_out(backlog);
+    }
+
     fn write_out(&mut self, backlog: &mut Backlog) {
         while self.0.wants_write() {
             // To memory, which takes everything.

@@ -289,6 +289,24 @@ fn methods_of_http_get_answers_of_http_and_those_of_rtsp_answers_of_rtsp() {
 }
 
 #[test]
+fn a_client_that_sends_on_after_its_last_request_gets_the_whole_response() {
+    let folder = Folder::empty();
+    let server = Server::start(folder.root());
+    let style = answer(&server, "GET /.forebay/style.css HTTP/1.0\r\n\r\n");
+    let unread = "x".repeat(400_000);
+    for (request, end) in [
+        ("GET /.forebay/style.css HTTP/1.1\r\nConnection: close\r\n\r\n", body(&style)),
+        ("OPTIONS * RTSP/1.0\r\nCSeq: 1\r\nConnection: close\r\n\r\n", "\r\n\r\n"),
+    ] {
+        // What it sends comes in as many pieces as the kernel likes.
+        for _ in 0..50 {
+            let response = answer(&server, &[request, &*unread].concat());
+            assert!(response.contains(" 200 OK\r\n") && response.ends_with(end), "{request}: {response}");
+        }
+    }
+}
+
+#[test]
 fn curl_gets_the_ranges_that_it_asks_for() {
     let test = "curl_gets_the_ranges_that_it_asks_for";
     let Some(folder) = Folder::new(test) else { return };
