@@ -25,7 +25,7 @@ use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::call::Call;
 use crate::calls::Class;
-use crate::{attributes, process, session, timing};
+use crate::{attributes, process, session, signatures, timing};
 use descriptors::{file_of, note_listing, note_range};
 use text::{measure, mix, word_at};
 
@@ -224,11 +224,7 @@ unsafe fn executed(log: &AccessLog, directory: usize, path: *const u8) {
 /// As [`looked_up`].
 #[inline(never)]
 unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize) {
-    let [a, b, ..] = call.arguments;
-    let (directory, path) = match class {
-        Class::PathAt | Class::PathAtOpens => (a, b),
-        _ => (n::AT_FDCWD as usize, a),
-    };
+    let (directory, path) = signatures::place_of_path(call);
     let reads_link = matches!(call.number as u32, n::__NR_readlink | n::__NR_readlinkat);
     let opens = matches!(class, Class::PathOpens | Class::PathAtOpens);
     let outcome = match result {
@@ -241,11 +237,11 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
         _ if call::is(result, errno::ENOENT) || call::is(result, errno::ENOTDIR) => Outcome::Missing,
         _ => return,
     };
-    if path == 0 {
+    if path.is_null() {
         return;
     }
     // SAFETY: the kernel has just read the path.
-    let place = unsafe { place_of(log, outcome, directory, path as *const u8) };
+    let place = unsafe { place_of(log, outcome, directory, path) };
     if let (true, Ok(descriptor)) = (opens, usize::try_from(result)) {
         // Reads go around the page cache, so nothing can be brought into memory for them.
         // SAFETY: the caller's.
@@ -255,7 +251,7 @@ unsafe fn note_look_up(log: &AccessLog, call: &Call, class: Class, result: isize
         }
         // The kernel names the folder above, whichever links led here. It does so when the descriptor is used.
         // SAFETY: as above.
-        let leads_above = unsafe { is_parent(path as *const u8) };
+        let leads_above = unsafe { is_parent(path) };
         opened(log, descriptor, place.filter(|_| !leads_above));
     } else if let (0, Some(Place { place, is_new: true, .. })) = (result, place) {
         // SAFETY: the caller's.

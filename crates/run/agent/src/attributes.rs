@@ -7,6 +7,7 @@ use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, sys};
 
 use crate::call::Call;
+use crate::signatures;
 
 /// What the kernel knows of the file of a descriptor.
 #[inline(never)]
@@ -31,12 +32,10 @@ pub fn at<const N: usize>(path: &PathBuffer<N>) -> Option<n::stat> {
 /// # Safety
 /// The program is making `call`, which takes a path.
 pub unsafe fn named(call: &Call, nofollow: bool) -> Option<n::stat> {
-    let [first, second, ..] = call.arguments;
-    let is_open = call.number as u32 == n::__NR_open;
-    let (directory, path) = if is_open { (n::AT_FDCWD as usize, first) } else { (first, second) };
+    let (directory, path) = signatures::place_of_path(call);
     let flags = n::AT_NO_AUTOMOUNT | if nofollow { n::AT_SYMLINK_NOFOLLOW } else { 0 };
     // SAFETY: the kernel reads the path as it would for the call.
-    let stat = unsafe { known(directory as isize, path as *const u8, flags) }.ok()?;
+    let stat = unsafe { known(directory as isize, path, flags) }.ok()?;
     (stat.st_mode & n::S_IFMT == n::S_IFREG).then_some(stat)
 }
 

@@ -87,19 +87,31 @@ pub unsafe fn path(call: &Call) -> u64 {
     Signature::call(call.number as u64).word(directory as u32 as u64).bytes(path).value()
 }
 
+/// The directory of a call that takes a path, and where the path is.
+pub fn place_of_path(call: &Call) -> (usize, *const u8) {
+    let [a, b, ..] = call.arguments;
+    let one = matches!(
+        call.number as u32,
+        n::__NR_open
+            | n::__NR_creat
+            | n::__NR_stat
+            | n::__NR_lstat
+            | n::__NR_access
+            | n::__NR_readlink
+            | n::__NR_chdir
+            | n::__NR_chroot
+    );
+    if one { (n::AT_FDCWD as usize, a as *const u8) } else { (a, b as *const u8) }
+}
+
 /// The directory and the path of a call that takes one. Without a path it is empty.
 ///
 /// # Safety
 /// The path can be read, for as long as it is used.
 pub unsafe fn path_of<'a>(call: &Call) -> (usize, &'a [u8]) {
-    let [a, b, ..] = call.arguments;
-    let one = matches!(
-        call.number as u32,
-        n::__NR_open | n::__NR_creat | n::__NR_stat | n::__NR_lstat | n::__NR_access | n::__NR_readlink
-    );
-    let (directory, path) = if one { (n::AT_FDCWD as usize, a) } else { (a, b) };
+    let (directory, path) = place_of_path(call);
     // SAFETY: the caller's.
-    (directory, if path == 0 { b"" } else { unsafe { text::bytes(path as *const u8) } })
+    (directory, if path.is_null() { b"" } else { unsafe { text::bytes(path) } })
 }
 
 /// Takes note that the call with this signature has opened a descriptor.
