@@ -246,6 +246,26 @@ fn is_helped(
     });
 }
 
+/// A speculator goes on past calls that make sockets, pipes and events, and past a service that does not run.
+#[test]
+fn descriptors_that_lead_to_no_file_end_no_speculator() {
+    const NAME: &str = "descriptors_that_lead_to_no_file_end_no_speculator";
+    let Some(disk) = slow_disk(NAME) else { return };
+    let place = Scratch::fresh(scratch::base().join(format!("{NAME}-source")));
+    place.noise("data", 48 << 20, 7);
+    let fill = |root: &Path| fs::copy(place.path().join("data"), root.join("data"));
+    disk.fill(fill).expect("fill the slow disk").expect("write the data");
+    let guest = build("asks_between");
+    let data = disk.mount_point().join("data");
+    let argv = [&guest, &data].map(|path| path.to_str().expect("a path in UTF-8"));
+    let _ = in_some_run(|| {
+        let (_, (with, _)) = compare(&disk, NAME, &argv);
+        assert_eq!(with.figure("speculator_ends/call_not_emulated"), 0.0, "{:?}", with.totals());
+        // Of 400 reads.
+        with.wanted(|with| with.figure("hints_used") > 200.0)
+    });
+}
+
 /// A guest reads a file of a file system on the slow disk, without forebay and, in some run as is wanted, with it.
 fn reads_alike(
     test: &str,

@@ -8,8 +8,9 @@ use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
 use super::descriptors::Kind;
 use super::told::Claim;
-use super::{State, end, hints, memory as program_pages, opening, paths, touch_program, waits};
+use super::{State, end, hints, memory as program_pages, opening, outside, paths, touch_program, waits};
 use crate::call::Call;
+use crate::trace;
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
 const SIGNAL_SET_BYTES: usize = 8;
@@ -43,6 +44,10 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             n::__NR_poll | n::__NR_ppoll => waits::poll(state, call),
             n::__NR_select | n::__NR_pselect6 => waits::select(state, call),
             n::__NR_epoll_wait | n::__NR_epoll_pwait => waits::epoll(state, call),
+            number if outside::makes_one(number, a) => outside::made(state),
+            n::__NR_pipe | n::__NR_pipe2 => outside::made_two(state, a),
+            n::__NR_socketpair => outside::made_two(state, d),
+            n::__NR_connect => outside::connect(state, b, c),
             n::__NR_mkdir => made_directory(state, n::AT_FDCWD as usize, a),
             n::__NR_mkdirat => made_directory(state, a, b),
             n::__NR_unlink | n::__NR_rmdir => removed(state, n::AT_FDCWD as usize, a),
@@ -89,7 +94,10 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
             n::__NR_futex => futex(state, a, b as u32 & FUTEX_COMMANDS, c as u32),
 
             n::__NR_exit | n::__NR_exit_group => end(state, End::Finished),
-            _ => end(state, End::NotEmulated),
+            number => {
+                trace::tell(b"  ahead: not emulated", &[number.into()]);
+                end(state, End::NotEmulated)
+            }
         }
     }
 }
@@ -250,6 +258,9 @@ const fn is_emulated_as_success(number: u32) -> bool {
             | n::__NR_readahead
             | n::__NR_sigaltstack
             | n::__NR_setpriority
+            | n::__NR_epoll_ctl
+            | n::__NR_shutdown
+            | n::__NR_setsockopt
     )
 }
 

@@ -15,6 +15,7 @@ mod listing;
 mod mappings;
 mod memory;
 mod opening;
+mod outside;
 mod paths;
 mod reads;
 mod sequential;

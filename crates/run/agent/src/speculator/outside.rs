@@ -1,0 +1,83 @@
+//! Descriptors that lead to no file: pipes, sockets and events. The program gets them as if they were made. Nothing ever comes from
+//! them: a speculator that waits for that ends.
+
+use forebay_protocol::layout::End;
+use forebay_sigsafe::path::PathBuffer;
+use forebay_sigsafe::{call, errno, general as n, sys};
+
+use super::descriptors::{self, Kind};
+use super::{State, end, touch_program};
+
+/// Sockets of one machine: linux/socket.h.
+const AF_UNIX: u16 = 1;
+/// A socket's name: its family, and after that a path, terminated or of the whole length.
+const NAME_BYTES: usize = 110;
+const FAMILY_BYTES: usize = 2;
+
+/// Makes a descriptor: `eventfd`, `epoll_create` and others; `socket` for those of this machine.
+pub fn made(state: &mut State) -> isize {
+    let file = descriptors::opened(Kind::Outside, -1, n::O_RDWR);
+    state.descriptors.add(file, 0).map_or(call::error(errno::EMFILE), |(descriptor, _)| descriptor as isize)
+}
+
+/// Whether a call only makes a descriptor.
+pub const fn makes_one(number: u32, first: usize) -> bool {
+    match number {
+        n::__NR_socket => first as u16 == AF_UNIX,
+        n::__NR_eventfd | n::__NR_eventfd2 | n::__NR_epoll_create | n::__NR_epoll_create1 => true,
+        _ => false,
+    }
+}
+
+/// `pipe`, `pipe2` and `socketpair`, which tell their descriptors in `pair`.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn made_two(state: &mut State, pair: usize) -> isize {
+    let (first, second) = (made(state), made(state));
+    if second < 0 {
+        if let Ok(first) = usize::try_from(first) {
+            descriptors::close(state, first);
+        }
+        return second;
+    }
+    // SAFETY: the caller's; garbage ends the speculator.
+    touch_program(state, || unsafe {
+        (pair as *mut [i32; 2]).write_unaligned([first as i32, second as i32])
+    });
+    0
+}
+
+/// `connect`. Where the name of a socket leads to nothing, that is the answer. No other connection is made.
+///
+/// # Safety
+/// As [`super::call`].
+pub unsafe fn connect(state: &mut State, name: usize, length: usize) -> isize {
+    let mut path = PathBuffer::<NAME_BYTES>::new();
+    // SAFETY: the caller's; garbage ends the speculator.
+    let is_path = touch_program(state, || unsafe { read_path(name, length, &mut path) });
+    let found = if is_path {
+        // SAFETY: a terminated path.
+        unsafe { sys!(n::__NR_faccessat2, n::AT_FDCWD, path.as_ptr(), n::F_OK, 0) }
+    } else {
+        0
+    };
+    if found < 0 { found } else { end(state, End::NotEmulated) }
+}
+
+/// Reads the path of a socket's name, if it begins at the root.
+///
+/// # Safety
+/// The name can be read.
+unsafe fn read_path(name: usize, length: usize, path: &mut PathBuffer<NAME_BYTES>) -> bool {
+    // SAFETY: (all) the caller's.
+    unsafe {
+        if length <= FAMILY_BYTES || (name as *const u16).read_unaligned() != AF_UNIX {
+            return false;
+        }
+        let at = |place: usize| ((name + place) as *const u8).read();
+        let whole = length.min(NAME_BYTES) - FAMILY_BYTES;
+        let mut bytes = (FAMILY_BYTES..FAMILY_BYTES + whole).map(at).take_while(|byte| *byte != 0);
+        at(FAMILY_BYTES) == b'/' && bytes.all(|byte| path.push(&[byte]))
+    }
+}
