@@ -18,16 +18,13 @@
 
 use core::time::Duration;
 
-use crate::price::{EVENT_PERIOD_MAX, FAILURE, FAILURES_MAX, SIGNAL_US, WAITED_PART};
-
-/// A measurement that took longer was interrupted, in microseconds.
-const PRICE_US_MAX: u32 = 100;
+use crate::price::{EVENT_PERIOD_MAX, FAILURE, FAILURES_MAX, SIGNAL_US, SIGNAL_US_MAX, WAITED_PART};
 
 /// What a signal takes where the kernel takes so long to cause one, in microseconds.
 #[must_use]
 pub fn price_us(caused: Duration) -> u32 {
     let caused_us = u64::try_from(caused.as_micros()).unwrap_or(u64::MAX);
-    u32::try_from(SIGNAL_US.saturating_add(caused_us)).unwrap_or(u32::MAX).min(PRICE_US_MAX)
+    u32::try_from(SIGNAL_US.saturating_add(caused_us)).unwrap_or(u32::MAX).min(SIGNAL_US_MAX)
 }
 
 /// One fault in so many should have a signal, where stalls take `stall_us` each, a signal takes `signal_us` and the account counts
@@ -115,7 +112,7 @@ mod tests {
     #[test]
     fn a_signal_takes_what_it_takes_to_cause_it_and_more() {
         let [none, some, interrupted] = [0, 12, 60_000_000].map(|us| price_us(Duration::from_micros(us)));
-        assert_eq!((none, some, interrupted), (SIGNAL, SIGNAL + 12, PRICE_US_MAX));
-        assert_eq!(price_us(Duration::MAX), PRICE_US_MAX);
+        assert_eq!((none, some, interrupted), (SIGNAL, SIGNAL + 12, SIGNAL_US_MAX));
+        assert_eq!(price_us(Duration::MAX), SIGNAL_US_MAX);
     }
 }

@@ -30,14 +30,12 @@
 use crate::account::{Account, Outcome};
 use crate::balance::Prices;
 use crate::price::{
-    BESIDE_PRICE, COPIES_FIRST, FIRST_WRITE_PART, FORK_NS, MEAN_WEIGHT, PAGES_STALLS, PRICE_ONE,
+    BESIDE_PRICE, COPIES_FIRST, FIRST_WRITE_PART, FORK_NS, MEAN_WEIGHT, PACE_MAX, PAGES_STALLS, PRICE_ONE,
     STALL_TIMES_MAX, STRAYED_STALLS, mean, ticks,
 };
 
 /// [`PRICE_ONE`], as a number of ticks has it.
 const ONE: u64 = PRICE_ONE.unsigned_abs();
-/// Forks and copies take so many times as long as expected at most: a longer one waited for something else.
-const PACE_MAX: u64 = 8;
 
 /// Where the original is when a speculator is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,12 +21,10 @@
 //! A speculator that *waits alone*, page by page without another request beside it, waits for what the original waits for. It
 //! never gets a lead.
 
-use crate::price::{AHEAD_FREE, HINTED_US, LEAD_STALLS_MIN, LEAD_US_MIN};
+use crate::price::{AHEAD_FREE, HINTED_US, LEAD_STALLS_MIN, LEAD_US_MIN, SKIPPED_MAX};
 
 /// Pages that are remembered: such as take the original longer than the shortest lead that matters.
 const PAGES: usize = 256;
-/// Pages that the original may have left out before one that it came to.
-const SKIPPED: usize = 8;
 
 /// Waits alone, in a row, after which a speculator has no prospect of a lead: another one would hint as many pages twice.
 const WAITS_ALONE_MAX: u32 = 2 * AHEAD_FREE as u32;
@@ -96,7 +94,7 @@ impl Lead {
     /// How many of the pages the original has come to, from the oldest on, as one or two of them tell.
     fn come_to(&self, has_come: impl Fn(usize) -> bool) -> usize {
         let has_come = |index| self.at(index).is_some_and(&has_come);
-        if has_come(SKIPPED) { SKIPPED + 1 } else { has_come(0).into() }
+        if has_come(SKIPPED_MAX) { SKIPPED_MAX + 1 } else { has_come(0).into() }
     }
 
     fn forget(&mut self, count: usize, passed: &mut impl FnMut(usize)) {

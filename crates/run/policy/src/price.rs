@@ -56,6 +56,8 @@ pub const COPY_PAGE_NS: u64 = 1_250;
 pub const FIRST_WRITE_PART: u64 = 3;
 /// Pages that an original is taken to copy for its first speculation. Choice: what a program writes in a millisecond.
 pub const COPIES_FIRST: u64 = 256;
+/// Forks and copies take so many times as long as expected at most. Choice: a longer one waited for something else.
+pub const PACE_MAX: u64 = 8;
 /// A fork that takes longer is worth checkpoints, in microseconds. Choice: that of some 32 MiB.
 pub const CHECKPOINT_US_MIN: u64 = 500;
 /// What pages may cost before a hint is used, in stalls: those that the original copies, and those that a speculator takes. Choice:
@@ -102,6 +104,8 @@ pub const FAULT_US: u64 = 20;
 /// What the signal of a fault takes with its handler, in microseconds, besides what the kernel takes to cause it. Measured: 4 us
 /// each. Each machine measures the rest itself (`fault_signals.rs`).
 pub const SIGNAL_US: u64 = 8;
+/// What a machine measures of it at most, in microseconds. Choice: a measurement that took longer was interrupted.
+pub const SIGNAL_US_MAX: u32 = 100;
 /// Where fewer than one fault in so many needs a signal, there is no event for a while. Measured: an event that is open costs a
 /// fault two switches of 0.2 us, which is what a signal for one fault in so many does.
 pub const EVENT_PERIOD_MAX: u32 = 20;
@@ -126,6 +130,8 @@ pub const LEAD_US_MIN: u32 = 1_000;
 pub const LEAD_STALLS_MIN: u32 = 4;
 /// From one page that is in memory to the next, in microseconds. Measured.
 pub const HINTED_US: u32 = 5;
+/// Pages that the original may have left out before one that it came to. Choice: half of what a speculator may hint for nothing.
+pub const SKIPPED_MAX: usize = 8;
 /// Values predicted without a checkpoint, at most. Choice: a checkpoint must not get too far behind.
 pub const VALUES_MAX: u32 = 256;
 
@@ -159,6 +165,24 @@ pub const TRIAL_APART_DOUBLINGS: u32 = 4;
 /// Where the kernel reads so much ahead of a program, hints of what is read in sequence gain nothing, in KiB. Source: a device of 1 to
 /// 2 GB/s transfers a mebibyte in the time of a request, so that the program waits for the transfer alone.
 pub const READ_AHEAD_FAR_KIB: u64 = 1024;
+
+// Replays of profiles.
+
+/// Steps that are carried out first, whatever they tell. Choice: the look-ups of a program's first libraries.
+pub const REPLAYED_FIRST: usize = 32;
+/// Samples are so many steps apart after that, and more where nothing waits. Choice: what a replay for nothing costs, as a part of a whole
+/// one.
+pub const REPLAY_APART: usize = 16;
+/// Processor time of a step whose data is in memory. Measured: 3 to 5 us for a look-up, 8 for data.
+pub const REPLAY_STEP_US: u32 = 5;
+/// Look-ups of names that tell how many of them wait. Choice.
+pub const REPLAY_NAMES: u32 = 16;
+/// The most that credit comes to. Choice: 800 steps in memory are carried out behind what was not.
+pub const REPLAY_CREDIT_US_MAX: u32 = 4_000;
+/// A program that needs so many other things in a row is not the one of the profile. Choice: as many as judge a replay at first.
+pub const REPLAY_OTHERS_MAX: u32 = 64;
+/// A program that needs nothing new for so long may be one without an agent. Choice: longer than a large library takes to load.
+pub const REPLAY_SILENT_US: u64 = 2_000_000;
 
 // Libraries of a program.
 

@@ -3,36 +3,27 @@
 //! # Model
 //!
 //! A replay is a list of steps, first needs first. A step *waits* where a device is asked, and the program is spared that wait. A
-//! step costs [`STEP_US`] of processor time. The difference of both, over the last steps, is the *credit*, between 0 and
-//! [`CREDIT_US_MAX`]. The first [`FIRST`] steps are carried out in any case.
+//! step costs [`REPLAY_STEP_US`] of processor time. The difference of both, over the last steps, is the *credit*, between 0 and
+//! [`REPLAY_CREDIT_US_MAX`]. The first [`REPLAYED_FIRST`] steps are carried out in any case.
 //!
 //! * While there is credit, all steps are carried out, in order, but for some names (below).
-//! * Without credit, samples are carried out, one at a time. They lie [`APART`] steps apart at least, and one part in [`APART`] of what
-//!   has been passed over since the last wait. The steps before a sample that did not wait are taken to be in memory, and those before one
-//!   that did are carried out.
+//! * Without credit, samples are carried out, one at a time. They lie [`REPLAY_APART`] steps apart at least, and one part in as many
+//!   of what has been passed over since the last wait. The steps before a sample that did not wait are taken to be in memory, and
+//!   those before one that did are carried out.
 //!
-//! Names of which few wait have their inodes in the blocks of others. Of such names one in up to [`APART`] is looked up, so that one
+//! Names of which few wait have their inodes in the blocks of others. Of such names one in up to [`REPLAY_APART`] is looked up, so that one
 //! look-up in two to four waits. Where eight wait in a row, names of another kind begin, and those passed over since then are looked up.
 //!
 //! So a replay whose data is in memory carries out ever fewer of its steps: of 10,000 a hundred. What is not in memory amid that is found
 //! if it is a sixteenth as long as what was in memory before. What waits seldom is carried out in
 //! order as long as the waits are worth it. Steps for nothing never cost more than the waits that were spared, and
-//! [`CREDIT_US_MAX`].
+//! [`REPLAY_CREDIT_US_MAX`].
 
 use crate::lookahead::near;
-use crate::price::REMOTE_KEPT_MS;
-
-/// Steps that are carried out first, whatever they tell. Choice: the look-ups of a program's first libraries.
-pub const FIRST: usize = 32;
-/// Samples are so many steps apart after that, and more where nothing waits. Choice: what a replay for nothing costs, as a part of a whole
-/// one.
-pub const APART: usize = 16;
-/// Processor time of a step whose data is in memory. Measured: 3 to 5 us for a look-up, 8 for data.
-pub const STEP_US: u32 = 5;
-/// Look-ups of names that tell how many of them wait. Choice.
-const NAMES: u32 = 16;
-/// The most that credit comes to. Choice: 800 steps in memory are carried out behind what was not.
-pub const CREDIT_US_MAX: u32 = 4_000;
+use crate::price::{
+    REMOTE_KEPT_MS, REPLAY_APART, REPLAY_CREDIT_US_MAX, REPLAY_NAMES, REPLAY_OTHERS_MAX, REPLAY_SILENT_US,
+    REPLAY_STEP_US, REPLAYED_FIRST,
+};
 
 /// Where a replay is.
 #[derive(Clone, Debug)]
@@ -63,7 +54,7 @@ impl Pace {
     /// Of so many steps.
     #[must_use]
     pub const fn new(steps: usize) -> Self {
-        Self { steps, first: FIRST, ..Self::of_all(steps) }
+        Self { steps, first: REPLAYED_FIRST, ..Self::of_all(steps) }
     }
 
     /// Of so many steps, all of which are carried out.
@@ -73,7 +64,7 @@ impl Pace {
             steps,
             first: steps,
             next: 0,
-            sample: FIRST,
+            sample: REPLAYED_FIRST,
             sampled: None,
             waited: 0,
             credit_us: 0,
@@ -91,12 +82,12 @@ impl Pace {
         if step >= self.steps || !in_order && self.sampled.is_some() {
             return None;
         }
-        self.credit_us = self.credit_us.saturating_sub(STEP_US);
+        self.credit_us = self.credit_us.saturating_sub(REPLAY_STEP_US);
         if in_order {
             let pass_over = 1..if step < self.first || !is_name(step) { 1 } else { self.stride };
             self.next = step + 1 + pass_over.take_while(|more| is_name(step + more)).count();
         } else {
-            self.sample = step + APART.max(step.saturating_sub(self.waited) / APART);
+            self.sample = step + REPLAY_APART.max(step.saturating_sub(self.waited) / REPLAY_APART);
             self.sampled = Some(step);
         }
         Some(step)
@@ -125,7 +116,7 @@ impl Pace {
         if waited_us > 0 {
             self.waited = self.waited.max(step + 1);
         }
-        self.credit_us = self.credit_us.saturating_add(waited_us).min(CREDIT_US_MAX);
+        self.credit_us = self.credit_us.saturating_add(waited_us).min(REPLAY_CREDIT_US_MAX);
     }
 
     /// Names whose inodes lie in the same blocks need one look-up: that of the others is the program's, and takes it no longer. So one
@@ -138,15 +129,15 @@ impl Pace {
             (0, _) => (1, step),
             (count, first) => (count + 1, first.min(step)),
         };
-        if self.stride > 1 && self.row.0 >= NAMES / 2 {
+        if self.stride > 1 && self.row.0 >= REPLAY_NAMES / 2 {
             let reached = self.again.max(self.next);
             self.next = self.next.min((self.row.1 + 1).max(self.again));
             (self.again, self.stride) = (reached, 1);
-        } else if *looked < NAMES {
+        } else if *looked < REPLAY_NAMES {
             return;
-        } else if *waited < NAMES / 4 {
-            self.stride = (self.stride * 2).min(APART);
-        } else if *waited > NAMES / 2 {
+        } else if *waited < REPLAY_NAMES / 4 {
+            self.stride = (self.stride * 2).min(REPLAY_APART);
+        } else if *waited > REPLAY_NAMES / 2 {
             self.stride = (self.stride / 2).max(1);
         }
         self.names = [0; 2];
@@ -184,14 +175,10 @@ pub struct Follower {
     marks: [(u64, u64); 2],
 }
 
-/// A program that needs so many other things in a row is not the one of the profile. Choice: as many as judge a replay at first.
-const OTHERS_MAX: u32 = 64;
 /// A program has come as far as most of so many needs, because some come much sooner than they were foretold.
 const LAST: usize = 9;
 /// For so long the kernel keeps names.
 const KEPT_US: u64 = REMOTE_KEPT_MS * 1000;
-/// A program that needs nothing new for so long may be one without an agent. Choice: longer than a large library takes to load.
-const SILENT_US: u64 = 2_000_000;
 
 impl Follower {
     /// From now on.
@@ -222,7 +209,7 @@ impl Follower {
     /// Whether it needs other things than were foretold.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
-        self.others >= OTHERS_MAX
+        self.others >= REPLAY_OTHERS_MAX
     }
 
     /// Up to which time of the recorded run its needs may be met now. `None` where all may be. The program is as fast as that run at
@@ -234,7 +221,7 @@ impl Follower {
         let silent = now.saturating_sub(self.heard);
         let kept = KEPT_US + silent;
         let ahead = near(self.reached - before, elapsed, kept).max(kept);
-        (silent < SILENT_US).then(|| self.reached.saturating_add(ahead))
+        (silent < REPLAY_SILENT_US).then(|| self.reached.saturating_add(ahead))
     }
 }
 
@@ -281,7 +268,7 @@ mod tests {
 
     #[test]
     fn where_nothing_waits_few_steps_are_carried_out() {
-        for steps in [0, 1, FIRST, FIRST + 1] {
+        for steps in [0, 1, REPLAYED_FIRST, REPLAYED_FIRST + 1] {
             assert_eq!(replay(steps, 64, |_| 0).len(), steps);
         }
         for (steps, most) in [(1_000, 72), (10_000, 110), (1_000_000, 190)] {
@@ -321,7 +308,7 @@ mod tests {
     fn names_that_wait_behind_others_that_did_not_are_all_looked_up() {
         let (_, read) = look_up(10_000, |name| if name < 5_000 { name / 64 } else { name });
         let found = read.range(5_000..).count();
-        assert!(found >= 5_000 - APART, "{found}");
+        assert!(found >= 5_000 - REPLAY_APART, "{found}");
     }
 
     #[test]
@@ -341,16 +328,16 @@ mod tests {
         let is_cold = |step: usize| (40..600).contains(&step);
         let done = replay(700, 128, waits(is_cold));
         let found = done.keys().filter(|step| is_cold(**step)).count();
-        assert!(found >= 560 - APART, "{found}");
+        assert!(found >= 560 - REPLAY_APART, "{found}");
     }
 
     #[test]
     fn what_is_not_in_memory_is_found_amid_what_is() {
-        for (length, depth) in [(1_000, 1), (1_000, 64), (5_000 / APART + 1, 64)] {
+        for (length, depth) in [(1_000, 1), (1_000, 64), (5_000 / REPLAY_APART + 1, 64)] {
             let is_cold = |step: usize| (5_000..5_000 + length).contains(&step);
             let done = replay(10_000, depth, waits(is_cold));
             let found = done.keys().filter(|step| is_cold(**step)).count();
-            assert!(found >= length - APART, "{depth}: {found}");
+            assert!(found >= length - REPLAY_APART, "{depth}: {found}");
             assert!(done.len() < length + 2_000, "{depth}: {}", done.len());
         }
     }
@@ -398,9 +385,9 @@ mod tests {
                 done.iter().filter(|(step, _)| is_cold(**step) == cold).map(|(_, times)| u64::from(*times)).sum()
             };
             let spared_us = times(true) * u64::from(wait_us);
-            let lost_us = times(false) * u64::from(STEP_US);
-            let asked = (FIRST + steps / APART + 1 + depth) as u64;
-            prop_assert!(lost_us <= spared_us + u64::from(CREDIT_US_MAX) + asked * u64::from(STEP_US));
+            let lost_us = times(false) * u64::from(REPLAY_STEP_US);
+            let asked = (REPLAYED_FIRST + steps / REPLAY_APART + 1 + depth) as u64;
+            prop_assert!(lost_us <= spared_us + u64::from(REPLAY_CREDIT_US_MAX) + asked * u64::from(REPLAY_STEP_US));
         }
     }
 
@@ -433,19 +420,19 @@ mod tests {
     fn a_program_that_needs_nothing_new_is_not_followed_and_followed_again_later() {
         let mut follower = Follower::new(0);
         follower.on_need(100_000, Some(0));
-        assert!(follower.end(99_999 + SILENT_US).is_some());
-        assert_eq!(follower.end(100_000 + SILENT_US), None);
-        follower.on_need(2 * SILENT_US, Some(1));
-        assert!(follower.end(2 * SILENT_US).is_some());
+        assert!(follower.end(99_999 + REPLAY_SILENT_US).is_some());
+        assert_eq!(follower.end(100_000 + REPLAY_SILENT_US), None);
+        follower.on_need(2 * REPLAY_SILENT_US, Some(1));
+        assert!(follower.end(2 * REPLAY_SILENT_US).is_some());
     }
 
     #[test]
     fn a_program_that_needs_other_things_is_lost() {
         let mut follower = Follower::new(0);
-        (1..OTHERS_MAX).for_each(|at| follower.on_need(at.into(), None));
+        (1..REPLAY_OTHERS_MAX).for_each(|at| follower.on_need(at.into(), None));
         follower.on_need(100, Some(3));
         assert!(!follower.is_lost());
-        (0..OTHERS_MAX).for_each(|_| follower.on_need(200, None));
+        (0..REPLAY_OTHERS_MAX).for_each(|_| follower.on_need(200, None));
         assert!(follower.is_lost());
     }
 
@@ -455,7 +442,7 @@ mod tests {
             [|step| step % 2 == 0, |step| step % 17 == 0, |step| step / 100 % 2 == 0].into();
         for is_cold in patterns {
             for depth in [1, 7, 128] {
-                assert!(replay(3_000, depth, waits(is_cold)).len() >= FIRST);
+                assert!(replay(3_000, depth, waits(is_cold)).len() >= REPLAYED_FIRST);
             }
         }
     }

@@ -344,7 +344,7 @@ pub fn wake(channel: &Channel) -> bool {
 mod tests {
     use super::*;
     use forebay_linux::cachestat;
-    use forebay_policy::replay::FIRST;
+    use forebay_policy::price::REPLAYED_FIRST;
     use forebay_protocol::layout::{
         CELL_FREE, CELL_READY, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_CELLS, PathHint, SLOT_CLAIMED,
         replay as replay_state,
@@ -562,7 +562,7 @@ mod tests {
         assert_eq!(figures.state.load(Relaxed), replay_state::OVER);
         assert_eq!(figures.steps.load(Relaxed), 2 + 20 * 3);
         // A file system in memory makes no step wait, so that only samples of the later ones are carried out.
-        for file in &files[..(FIRST - 2) / 3] {
+        for file in &files[..(REPLAYED_FIRST - 2) / 3] {
             assert_eq!(cached_pages(file), 75, "{}", file.display());
         }
     }
