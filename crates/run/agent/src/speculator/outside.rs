@@ -3,10 +3,10 @@
 
 use forebay_protocol::layout::End;
 use forebay_sigsafe::path::PathBuffer;
-use forebay_sigsafe::{call, errno, general as n, sys};
+use forebay_sigsafe::{call, errno, general as n};
 
 use super::descriptors::{self, Kind};
-use super::{State, end, touch_program};
+use super::{State, end, kernel, touch_program};
 
 /// Sockets of one machine: linux/socket.h.
 const AF_UNIX: u16 = 1;
@@ -48,21 +48,25 @@ pub unsafe fn made_two(state: &mut State, pair: usize) -> isize {
     0
 }
 
-/// `connect`. Where the name of a socket leads to nothing, that is the answer. No other connection is made.
+/// `connect`. Where no socket of that name is in use, that is the answer. No other connection is made.
+///
+/// A socket in use keeps its name in the kernel's caches. So a name that is not there is no reason to ask a device.
 ///
 /// # Safety
 /// As [`super::call`].
 pub unsafe fn connect(state: &mut State, name: usize, length: usize) -> isize {
     let mut path = PathBuffer::<NAME_BYTES>::new();
     // SAFETY: the caller's; garbage ends the speculator.
-    let is_path = touch_program(state, || unsafe { read_path(name, length, &mut path) });
-    let found = if is_path {
-        // SAFETY: a terminated path.
-        unsafe { sys!(n::__NR_faccessat2, n::AT_FDCWD, path.as_ptr(), n::F_OK, 0) }
-    } else {
-        0
-    };
-    if found < 0 { found } else { end(state, End::NotEmulated) }
+    if !touch_program(state, || unsafe { read_path(name, length, &mut path) }) {
+        end(state, End::NotEmulated);
+    }
+    // SAFETY: a terminated path.
+    let found = unsafe { kernel::find(n::AT_FDCWD as isize, path.as_ptr() as usize, 0) };
+    if found >= 0 {
+        kernel::close(found);
+        end(state, End::NotEmulated);
+    }
+    if found == call::EAGAIN { call::error(errno::ENOENT) } else { found }
 }
 
 /// Reads the path of a socket's name, if it begins at the root.
