@@ -11,7 +11,7 @@ pub const fn processor_us(usage: &n::rusage) -> u64 {
 }
 
 /// A time of a usage, in microseconds.
-pub const fn microseconds(time: n::__kernel_old_timeval) -> u64 {
+const fn microseconds(time: n::__kernel_old_timeval) -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64
 }
 

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn where_memory_is_short_a_speculator_has_a_part_of_its_limit() {
-        let least = PAGES_STALLS * 32;
+        let least = PAGES_STALLS * OWN_PART * 64;
         assert_eq!(limit_where_short(64 * least), 64 * least / SHORT_PART);
         assert_eq!(limit_where_short(2 * least), least, "enough to begin with");
         assert_eq!(limit_where_short(least / 2), least / 2, "never more than its limit");

@@ -14,12 +14,10 @@
 //!
 //! The stake is the mean cost of the program's speculations, and at least what the size of the process makes of a fork, by how long
 //! its forks took. The processor time of those that gained is left out: the longer they gain, the more they run. Before the
-//! first speculation it is the fork of a small process and what `balance.rs` lets a useless speculation take.
+//! first speculation it is the fork of a small process and [`COPIES_FIRST`] copies, or what `balance.rs` lets a useless one take.
 //!
-//! What displaced pages cost shows later. Before another fork the process compares its stalls at page faults since the last
-//! speculation with those before it, for the same work of its own. The difference, at most one stall for each page, is a cost too.
-//! So are first writes after the end of the speculation: the kernel handles a fault for each, without a copy.
-//! And so is what the original waits for until a speculator is gone, where its program ends or executes another one.
+//! Some costs show later. First writes after the end of the speculation do: the kernel handles a fault for each, without a copy.
+//! So does what the original waits for until a speculator is gone, where its program ends or executes another one.
 //!
 //! What a copy takes is seen at each fork ([`ForkPolicy::on_copy`]), because machines differ.
 //!
@@ -122,22 +120,10 @@ pub struct ForkPolicy {
     /// What stalls took longer beside hints, since the last speculation was judged.
     delay: i64,
     delayed: u64,
-    /// Stalls at page faults, and the work between them, before the last speculation where memory was short, and since then.
-    before: Faults,
-    since: Faults,
-    /// Pages that it took, and what they were taken to cost.
-    displaced: Option<(u64, u64)>,
     spent: u64,
     saved: u64,
     crossings: u64,
     crossings_futile: u64,
-}
-
-/// Stalls at page faults, and the program's own work meanwhile.
-#[derive(Clone, Copy, Debug, Default)]
-struct Faults {
-    stalls: u64,
-    work: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -162,9 +148,6 @@ impl ForkPolicy {
             live: None,
             delay: 0,
             delayed: 0,
-            before: Faults { stalls: 0, work: 0 },
-            since: Faults { stalls: 0, work: 0 },
-            displaced: None,
             spent: 0,
             saved: 0,
             crossings: 0,
@@ -217,27 +200,6 @@ impl ForkPolicy {
         self.stalls = self.stalls.saturating_add(1);
     }
 
-    /// There were `stalls` at page faults while the program itself worked for `work`.
-    pub const fn on_work(&mut self, stalls: u64, work: u64) {
-        if self.live.is_none() {
-            self.since.stalls = self.since.stalls.saturating_add(stalls);
-            self.since.work = self.since.work.saturating_add(work);
-        }
-    }
-
-    /// Settles what the pages of the last speculation displaced, by the stalls since then for the same work. Asked before another
-    /// fork.
-    pub fn settle_displaced(&mut self, account: &Account<'_>) {
-        let Some((pages, charged)) = self.displaced else { return };
-        let usual = u128::from(self.before.stalls) * u128::from(self.since.work);
-        let Some(usual) = usual.checked_div(u128::from(self.before.work)) else { return };
-        let usual = u64::try_from(usual).unwrap_or(u64::MAX);
-        let missed = self.since.stalls.saturating_sub(usual).min(pages);
-        let more = missed.saturating_mul(self.recent).saturating_sub(charged);
-        self.displaced = None;
-        self.on_more_cost(account, more);
-    }
-
     /// The last speculation cost so much more, as shows after its end.
     pub fn on_more_cost(&mut self, account: &Account<'_>, more: u64) {
         if more > 0 {
@@ -274,13 +236,10 @@ impl ForkPolicy {
         seen.max(self.size().fork.saturating_sub(self.recent))
     }
 
-    /// What pages are taken to cost in the first speculation: where memory is short all that a useless one may take.
+    /// What pages are taken to cost in the first speculation: no more than in one that saves nothing.
     fn first_pages(&self) -> u64 {
-        if self.size.displaces() {
-            self.recent.saturating_mul(2 * PAGES_STALLS)
-        } else {
-            COPIES_FIRST.min(self.size.pages).saturating_mul(self.size().copy)
-        }
+        self.pages_cost(Took { copied: COPIES_FIRST.min(self.size.pages), ..Took::default() })
+            .min(self.harm_max())
     }
 
     /// What the claims of one speculation cost at most, where they are harm: it ends then.
@@ -347,28 +306,25 @@ impl ForkPolicy {
     /// call site predicts in another way because of it. Whether it saved more than it cost.
     pub fn on_end(&mut self, account: &Account<'_>, claimed: u64, took: Took, taught: bool) -> bool {
         let (saved, lost) = account.believed(claimed);
-        let cost = self.settle(account, saved, lost.min(self.harm_max()), took);
+        self.saved = self.saved.saturating_add(saved);
+        let cost = self.settle(account, lost.min(self.harm_max()), took);
         let displaces = self.size.displaces();
         let expected = if saved > cost { cost.saturating_sub(took.ran.cost()) } else { cost };
         self.is_first = account.cost(displaces).is_none();
         let is_off = account.on_outcome(Outcome { saved, cost, expected, displaces, taught });
+        // What savings are kept for is what this one teaches.
+        account.on_saved(saved, self.stake(account));
         self.crossings = self.crossings.saturating_add(is_off.into());
         self.crossings_futile = self.crossings_futile.saturating_add((is_off && saved == 0).into());
         saved > cost
     }
 
-    fn settle(&mut self, account: &Account<'_>, saved: u64, lost: u64, took: Took) -> u64 {
+    fn settle(&mut self, account: &Account<'_>, lost: u64, took: Took) -> u64 {
         let delay = u64::try_from(core::mem::take(&mut self.delay)).unwrap_or(0);
         self.delayed = self.delayed.saturating_add(delay);
         let pages = self.pages_cost(took);
         let others = delay.saturating_add(lost).saturating_add(took.ran.cost());
         self.charge(account, pages.saturating_add(others));
-        if self.size.displaces() {
-            self.displaced = Some((took.copied.saturating_add(took.taken), pages));
-            self.before = core::mem::take(&mut self.since);
-        }
-        account.on_saved(saved, self.stake(account));
-        self.saved = self.saved.saturating_add(saved);
         self.live.take().map_or(0, |live| live.cost)
     }
 

@@ -17,6 +17,9 @@
 //! displaced page where a price of at most a stall explains the gain. Otherwise it is the *believed* part of the savings, from -1 to
 //! 1. Where the part is negative, each claimed saving is a cost.
 //!
+//! What speculations displace shows after them. A displaced page causes one stall at most. So the time with speculation goes on for
+//! as many stalls as pages were displaced.
+//!
 //! Work is the processor time of the program's own, without what its page faults take.
 //!
 //! `n` stalls give their sum an error of one part in the root of `n`. Twice the errors of both sides are the noise, and make the
@@ -112,8 +115,10 @@ pub struct Trial {
     memory_is_short: bool,
     /// What the program waited for in all.
     waited_us: u64,
-    /// All speculating since the last trial.
+    /// All speculating since the last trial, and its aftermaths.
     with: Period,
+    /// Stalls that displaced pages may still cause.
+    aftermath: u64,
     pause: Option<Pause>,
     /// Trials that moved nothing, since a number was forgotten.
     confirmed: u32,
@@ -136,6 +141,7 @@ impl Default for Trial {
             memory_is_short: false,
             waited_us: 0,
             with: Period::default(),
+            aftermath: 0,
             pause: None,
             confirmed: 0,
         }
@@ -165,7 +171,7 @@ impl Trial {
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Change> {
         self.memory_is_short = sample.memory_is_short;
         if !sample.memory_is_short {
-            self.with = Period::default();
+            (self.with, self.aftermath) = (Period::default(), 0);
             return self.pause.take().map(|_| Change::Resume(Verdict::Undecided));
         }
         self.waited_us = self.waited_us.saturating_add(sample.waited_us);
@@ -179,14 +185,16 @@ impl Trial {
         match self.pause {
             Some(pause) => {
                 let verdict = self.look(pause, sample)?;
-                self.with = Period::default();
+                (self.with, self.aftermath) = (Period::default(), 0);
                 self.pause = None;
                 Some(Change::Resume(verdict))
             }
             None => {
-                if sample.speculating {
+                if sample.speculating || self.aftermath > 0 {
                     self.with.add(sample);
                 }
+                self.aftermath =
+                    self.aftermath.saturating_add(sample.displaced).saturating_sub(sample.stalls);
                 self.is_due().then(|| {
                     self.pause = Some(Pause::default());
                     Change::Pause

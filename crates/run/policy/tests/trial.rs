@@ -355,6 +355,40 @@ fn the_price_of_a_displaced_page_is_learned_where_memory_is_short() {
     assert_eq!(page_price(90, false), first, "elsewhere there are no trials");
 }
 
+/// A program that has one speculation in ten steps. That displaces a thousand pages, and hints a tenth of what the program waits for.
+/// Each displaced page costs a stall in the steps after it.
+#[test]
+fn harm_that_shows_after_speculations_is_found() {
+    let mut trial = Trial::default();
+    let (mut owed, mut displaced_for_nothing) = (0, 0);
+    for step in 0..300 {
+        let speculating = step % 10 == 0 && !trial.is_pausing();
+        let elapsed_us = if trial.is_pausing() { STEP_PAUSE_US } else { STEP_US };
+        let demand = elapsed_us / 1_000;
+        let used = if speculating { demand / 10 } else { 0 };
+        let again = if speculating { 0 } else { owed.min(elapsed_us / 500) };
+        owed -= again;
+        let stalls = demand - used + again;
+        let sample = Sample {
+            elapsed_us,
+            cpu_us: demand * 500 + stalls * FAULT_US,
+            stalls,
+            waited_us: stalls * 500,
+            used,
+            stall_us: 500,
+            displaced: if speculating { 1_000 } else { 0 },
+            speculating,
+            memory_is_short: true,
+            ..Sample::default()
+        };
+        owed += sample.displaced;
+        let is_cheap = trial.page_price() <= PAGE_PRICE_FIRST;
+        displaced_for_nothing += if is_cheap { sample.displaced } else { 0 };
+        let _ = trial.on_sample(&sample);
+    }
+    assert!(displaced_for_nothing <= 5_000, "{displaced_for_nothing}");
+}
+
 /// A program that does hardly anything but wait: most of its processor time is that of its page faults.
 #[test]
 fn a_program_that_only_waits_is_not_taken_to_do_more_where_it_waits() {

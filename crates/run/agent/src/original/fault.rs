@@ -30,8 +30,6 @@ pub struct Seen {
     time: FaultTime,
     /// The main thread when the process began.
     began: Used,
-    /// What of all threads' processor time was their own work.
-    work_us: u64,
     pages_used: u64,
     pages_skipped: u64,
 }
@@ -69,10 +67,6 @@ impl Used {
     }
 }
 
-fn work_us() -> u64 {
-    usage::microseconds(usage::of(n::RUSAGE_SELF as i32).ru_utime)
-}
-
 impl Seen {
     pub const fn new() -> Self {
         Self {
@@ -80,7 +74,6 @@ impl Seen {
             threads: [Used::NOTHING; WATCHED_THREADS],
             time: FaultTime::new(),
             began: Used::NOTHING,
-            work_us: 0,
             pages_used: 0,
             pages_skipped: 0,
         }
@@ -93,9 +86,6 @@ impl Seen {
 
     /// The original is about to be forked in the calling thread.
     pub fn on_fork(&mut self, now: u64) {
-        if self.at == 0 {
-            self.work_us = work_us();
-        }
         if let Some((place, thread)) = fault_threads::own()
             && let Some(used) = self.threads.get_mut(place)
             && !(used.is_told && used.thread == thread)
@@ -139,7 +129,6 @@ impl Seen {
         self.threads.fill(Used::NOTHING);
         self.time = FaultTime::new();
         self.began = Used::until(0, 0, false);
-        self.work_us = work_us();
         (self.pages_used, self.pages_skipped) = (0, 0);
     }
 }
@@ -164,7 +153,7 @@ fn note(private: &mut Private) -> Option<Spawned> {
         }
         Err(_) => return None,
     };
-    let Measured { now, stalls, duration, work } = measure(private, header);
+    let Measured { now, stalls, duration } = measure(private, header);
     timing::on_stall();
     // A file that was opened may be read by its mapping.
     if session::tell_of_wait(duration) {
@@ -186,7 +175,6 @@ fn note(private: &mut Private) -> Option<Spawned> {
         finish_if_due(slot, private);
     }
     let account = session::account()?;
-    private.forks.on_work(stalls, work);
     private.forks.on_faults(&account, stalls, spared, u64::from(signal_us()) * ticks_per_us);
     let stall_us = private.forks.stall_mean() / ticks_per_us;
     trace::tell(
@@ -258,26 +246,21 @@ struct Measured {
     stalls: u64,
     /// How long each took.
     duration: u64,
-    /// How long the threads of the process were at their own work.
-    work: u64,
 }
 
 fn measure(private: &mut Private, header: &Header) -> Measured {
     let now = ticks();
     let (before, used) = private.faults.on_fault(now);
-    let worked_us = work_us();
-    let worked_before_us = mem::replace(&mut private.faults.work_us, worked_us);
     let stalls = used.faults.saturating_sub(before.faults).max(1);
     let ticks_per_us = (header.ticks_per_second.load(Relaxed) / 1_000_000).max(1);
     let busy = used.cpu_us.saturating_sub(before.cpu_us).saturating_mul(ticks_per_us);
-    let work = worked_us.saturating_sub(worked_before_us).saturating_mul(ticks_per_us);
     let away = now.saturating_sub(before.since).saturating_sub(busy);
     let yields = used.yields.saturating_sub(before.yields);
     let shortest = timing::stall_ticks_min();
     let longest = header.ticks_per_second.load(Relaxed) / 10;
     let known = if before.since == 0 { None } else { private.faults.time.on_faults(stalls, yields, away) };
     let duration = known.unwrap_or_else(|| private.forks.stall_mean());
-    Measured { now, stalls, duration: duration.min(longest).max(shortest), work }
+    Measured { now, stalls, duration: duration.min(longest).max(shortest) }
 }
 
 /// Counts the pages that the original has reached since the last count, and the faults.

@@ -10,7 +10,7 @@ use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot, replay};
 use forebay_sigsafe::{thread_pointer, ticks};
 
 use super::eligibility::{count_off, disable, may_speculate, turn_off};
-use super::outcome::{excused_ends, is_off_track, settle_last};
+use super::outcome::{excused_ends, is_off_track, settle_first_writes};
 use super::size::{page_faults, processor_ticks};
 use super::slow::{self, Private};
 use super::stall::repair_or_finish;
@@ -81,7 +81,7 @@ fn decide(private: &mut Private) -> Result<(&'static Header, &'static Slot, Acco
         return Err(Refusal::Unsafe(Off::HugePages));
     }
     let account = session::account().ok_or(Refusal::NotNow)?;
-    settle_last(slot, private, &account);
+    settle_first_writes(slot, private, &account);
     if !private.forks.is_armed(&account) {
         return Err(Refusal::NotNow);
     }

@@ -161,13 +161,6 @@ fn ran(slot: &Slot, private: &mut Private) -> Ran {
     }
 }
 
-/// Charges what the last speculation, which is over, has cost since its end, before another one: first writes, and stalls at pages
-/// that it displaced.
-pub fn settle_last(slot: &Slot, private: &mut Private, account: &Account<'_>) {
-    settle_first_writes(slot, private, account);
-    private.forks.settle_displaced(account);
-}
-
 /// The image ends. What the last speculation has cost since its end is charged, what its speculators have used since it was judged,
 /// and the time that the process `waited` for their end.
 pub fn settle_end(slot: &Slot, private: &mut Private, waited: u64) {
@@ -177,8 +170,8 @@ pub fn settle_end(slot: &Slot, private: &mut Private, waited: u64) {
     private.forks.on_more_cost(&account, more);
 }
 
-/// First writes to pages that were not copied.
-fn settle_first_writes(slot: &Slot, private: &mut Private, account: &Account<'_>) {
+/// Charges what the last speculation, which is over, has cost since its end: first writes to pages that were not copied.
+pub fn settle_first_writes(slot: &Slot, private: &mut Private, account: &Account<'_>) {
     let Some(copied) = private.live.copied.take() else { return };
     let written = first_writes(slot, private);
     trace::tell(b"copied, written first", &[copied, written]);
