@@ -3,14 +3,15 @@
 //! # Model
 //!
 //! A speculation costs the original in three ways: pages that the original copies at their first write, pages that the speculator
-//! takes for itself, and hints for nothing. It begins with some stalls, and each hint adds the stall that it saves:
+//! takes for itself, and hints for nothing. It begins with some stalls, and each one that is saved adds to them:
 //!
 //! ```text
-//!     copied * copy price   <=   PAGES_STALLS * stall + used * worth
+//!     copied * copy price   <=   PAGES_STALLS * stall + spared * worth
 //!     taken * own price     <=   PAGES_STALLS * stall + hinted * worth
 //!     hinted - used         <=   AHEAD_FREE + used               (AHEAD_PROVEN where savings pay)
 //! ```
 //!
+//! `spared` is how many stalls the used hints saved: the kernel reads several pages at a stall, and hints of all of them save one.
 //! `worth` is the believed part of a stall (`trial.rs`). Where memory is short, the copy price is a copy and what a displaced page
 //! costs, and the own price 1/[`OWN_PART`] of the latter. Elsewhere a copied page costs the copy, and a page of the speculator's
 //! own costs nothing here.
@@ -65,6 +66,8 @@ pub struct Balance {
     pub hinted: u64,
     /// Hints that the original used.
     pub used: u64,
+    /// Stalls that those saved.
+    pub spared: u64,
     /// Savings pay for the speculations of this program.
     pub is_proven: bool,
 }
@@ -73,7 +76,7 @@ impl Balance {
     /// Whether it covers so many pages that the original has copied.
     #[must_use]
     pub const fn covers_copies(&self, pages: u64) -> bool {
-        self.covers(pages, self.prices.copied(), PAGES_STALLS, self.used)
+        self.covers(pages, self.prices.copied(), PAGES_STALLS, self.spared)
     }
 
     /// Whether it covers so many pages of the speculator's own.
@@ -166,9 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn a_used_hint_pays_for_what_a_stall_takes() {
-        let copies =
-            |prices, used| most(|pages| Balance { prices, used, ..Balance::default() }.covers_copies(pages));
+    fn a_stall_saved_pays_for_what_a_stall_takes() {
+        let copies = |prices, spared| {
+            most(|pages| {
+                Balance { prices, spared, used: 8 * spared, ..Balance::default() }.covers_copies(pages)
+            })
+        };
         assert_eq!(copies(SHORT, 10) - copies(SHORT, 0), 10 * 10);
         let half = Prices { worth: SHORT.worth / 2, ..SHORT };
         assert_eq!(copies(half, 10) - copies(half, 0), 10 * 10 / 2, "as far as it is believed");
@@ -198,7 +204,7 @@ mod tests {
     #[test]
     fn no_figures_overflow() {
         let prices = Prices { stall: u64::MAX, worth: u64::MAX, copy: u64::MAX, displaced: u64::MAX };
-        let balance = Balance { prices, hinted: u64::MAX, used: u64::MAX, is_proven: true };
+        let balance = Balance { prices, hinted: u64::MAX, used: u64::MAX, spared: u64::MAX, is_proven: true };
         assert!(balance.covers_copies(u64::MAX) && balance.covers_own(u64::MAX));
         assert_eq!(balance.ahead_max(), u64::MAX);
     }

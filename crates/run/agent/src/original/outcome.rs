@@ -235,7 +235,7 @@ pub fn costs_too_much(slot: &Slot, private: &mut Private) -> bool {
         return true;
     }
     let prices = private.forks.prices(&account);
-    let balance = Balance { prices, used: private.live.used, ..Balance::default() };
+    let balance = Balance { prices, spared: private.live.used, ..Balance::default() };
     let generation = LIVE.load(Relaxed);
     !balance.covers_copies(copied_pages(slot, private, generation))
         // By what it has grown meanwhile it may as well be less.

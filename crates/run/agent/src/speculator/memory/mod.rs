@@ -64,8 +64,9 @@ pub struct Memory {
     is_proven: bool,
     /// Mean stall of the original, in microseconds.
     stall_us: u32,
-    /// Hints that the original had used when this speculation began.
+    /// Hints that the original had used when this speculation began, and stalls that they had saved.
     used_before: u64,
+    spared_before: u64,
     /// Files that it had mapped while there was one.
     mapped_before: u64,
 }
@@ -86,7 +87,7 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.is_proven = circumstances.is_proven;
     state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);
     state.memory.lead = Lead::new();
-    state.memory.used_before = state.slot.counters.hints_used.load(Relaxed);
+    (state.memory.used_before, state.memory.spared_before) = used_and_spared(state);
     state.memory.mapped_before = circumstances.forked.mapped;
     private_pages::begin(state);
     original_copies::begin(state, &circumstances.forked);
@@ -99,13 +100,21 @@ pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     shadows::relocate_all(state);
 }
 
+/// Hints that the original has used, and stalls that they have saved it.
+fn used_and_spared(state: &State) -> (u64, u64) {
+    let counters = &state.slot.counters;
+    let used = counters.hints_used.load(Relaxed);
+    (used, used.saturating_sub(counters.hints_clustered.load(Relaxed)))
+}
+
 /// By what came of this speculation so far.
 fn balance(state: &State) -> Balance {
-    let used = state.slot.counters.hints_used.load(Relaxed);
+    let (used, spared) = used_and_spared(state);
     Balance {
         prices: state.memory.prices,
         hinted: state.hints.issued,
         used: used.saturating_sub(state.memory.used_before),
+        spared: spared.saturating_sub(state.memory.spared_before),
         is_proven: state.memory.is_proven,
     }
 }
