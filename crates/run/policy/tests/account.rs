@@ -265,13 +265,14 @@ fn where_memory_is_short_a_fork_must_be_worth_what_it_displaces() {
         let mut program = Program::new(600 * US, false);
         program.size.displaced = displaced;
         while program.forks == 0 {
-            program.process(&[Phase { reads: 50, stall, ..READS }]);
+            program.process(&[Phase { reads: 5, stall, ..READS }]);
         }
         program.now - SECOND
     };
     for stall in [70 * US, MS] {
         let (ample, short) = (waited_before_the_first(0, stall), waited_before_the_first(SHORT, stall));
-        assert!(short >= ample, "{ample} {short}");
+        // Where stalls are short, copies cost more than a useless speculation may anyway.
+        assert!(short >= ample && (stall < MS || short > 2 * ample), "{ample} {short}");
         let useless = WAITED_PART * PAGES_STALLS * stall;
         assert!(
             short <= ample + useless * 5 / 4,
