@@ -542,3 +542,25 @@ fn a_working_directory_can_be_unmounted_when_forebay_has_ended() {
         std::mem::forget(mounted);
     }
 }
+
+/// What the executor has open then belongs to no speculation: it reads blocks beside those that the program waited for.
+#[test]
+fn what_is_read_ahead_can_be_unmounted() {
+    const NAME: &str = "what_is_read_ahead_can_be_unmounted";
+    if !root() {
+        return skip(NAME, "only root may mount");
+    }
+    let Some(disk) = slow_disk(NAME) else { return };
+    let filled = disk.fill(|root| {
+        fs::write(root.join("data"), vec![7; 128 << 20]).and_then(|()| fs::create_dir(root.join("out")))
+    });
+    let _ = filled.expect("fill the slow disk").expect("write the data");
+    let guest = build("unmounts").display().to_string();
+    let place = Scratch::fresh(scratch::base().join(NAME));
+    let _ = in_some_run(|| {
+        disk.make_cold().expect("make the disk cold");
+        let outcome = launch_in(disk.mount_point(), &place, Side::With, &[], &[&guest, "data"]);
+        assert!(!String::from_utf8_lossy(&outcome.stdout).contains("-1"), "{outcome:?}");
+        outcome.wanted(|it| it.figure("neighbour_reads") > 0.0)
+    });
+}

@@ -59,20 +59,21 @@ fn says_in_use(result: isize) -> bool {
     result < 0 && [EBUSY, ENOSPC, EDQUOT, ENOTEMPTY].into_iter().any(|code| call::is(result, code))
 }
 
-/// A call failed for something that is in use, which may be so because a copy of this process has files open: makes it again when
-/// there is none.
+/// A call failed for something that is in use, which may be so because a copy of this process or the executor has files open: makes
+/// it again when neither has.
 ///
 /// # Safety
 /// The program is making `call`.
 #[cold]
 #[inline(never)]
 pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
-    if !spawn::may_be_left() || !process::is_own() {
+    // Directories that are not empty are common, and each call that is made again keeps the executor waiting.
+    let may_be_ours = call::is(result, errno::EBUSY) || spawn::may_be_left();
+    if !may_be_ours || !process::is_own() {
         return result;
     }
-    original::give_back();
-    // SAFETY: the caller's.
-    let result = unsafe { call.execute() };
+    // SAFETY: (the call) the caller's.
+    let Some(result) = original::in_quiet(|| unsafe { call.execute() }) else { return result };
     if opens(calls::class(call.number)) { process::opened(result) } else { result }
 }
 

@@ -11,11 +11,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use forebay_policy::balance::Prices;
 use forebay_protocol::hint_log;
-use forebay_protocol::layout::{CELL_FREE, CELL_READY, CHECKPOINT_STARTING, Slot, file_system};
+use forebay_protocol::layout::{CELL_FREE, CELL_READY, CHECKPOINT_STARTING, Header, Slot, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::{Held, Turn};
-use forebay_sigsafe::{call, sys};
+use forebay_sigsafe::{call, sys, ticks};
 
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
@@ -119,10 +119,10 @@ pub fn time_of_a_copy() -> u64 {
     let start = SCRATCH.0.get().cast::<u8>();
     let mut least = u64::MAX;
     for page in 1..=COPIED_PAGES {
-        let before = forebay_sigsafe::ticks();
+        let before = ticks();
         // SAFETY: within the memory, which holds nothing.
         unsafe { start.add(page * PAGE).write_volatile(1) };
-        least = least.min(forebay_sigsafe::ticks().saturating_sub(before));
+        least = least.min(ticks().saturating_sub(before));
     }
     least
 }
@@ -460,6 +460,20 @@ pub fn wait_for_hints() {
             return;
         }
         process::pause();
+    }
+}
+
+/// Waits, while it begins no other, until the executor has done its jobs: of all processes, of programs' loaders, and of a replay.
+/// One that waits for a file system which does not answer is not waited for.
+#[inline(never)]
+pub fn wait_for_jobs(header: &Header) {
+    let mut pauses = 0u32;
+    while header.jobs_begun.load(SeqCst) != 0 && ticks() < header.quiet_until.load(Relaxed) {
+        process::pause();
+        pauses += 1;
+        if pauses.is_multiple_of(HINT_PAUSES_TO_WAKE) && !session::wake_supervisor() {
+            return;
+        }
     }
 }
 

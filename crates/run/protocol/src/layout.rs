@@ -49,7 +49,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 20;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 21;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -144,6 +144,10 @@ pub struct Header {
     pub slot_states: [AtomicU32; SLOTS],
     /// Hints of each slot that the executor is carrying out, and files that it has open for the slot.
     pub jobs: [AtomicU32; SLOTS],
+    /// Jobs of any kind that the executor has begun, and that are neither done nor given up.
+    pub jobs_begun: AtomicU32,
+    /// The executor begins no job before this time, in ticks: a program makes a call again that failed for something in use.
+    pub quiet_until: AtomicU64,
     /// Files that the executor has opened ahead of programs.
     pub opened: [OpenedFile; OPENED],
     /// How many of them are not free.

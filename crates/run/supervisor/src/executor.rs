@@ -313,10 +313,17 @@ impl Shared {
     /// The next job: hints first, since a program is about to need them.
     fn take(&self) -> Option<Job> {
         self.opened.sweep();
+        let begun = Begun::new(&self.channel)?;
         let foretold = || self.replay.take().or_else(|| self.libraries.take());
         let is_remote = |device| self.fetcher.is_remote(device);
         let likely = || self.neighbours.take(is_remote).or_else(|| self.libraries.take_rest());
-        self.cells.take().or_else(foretold).or_else(likely).or_else(|| self.stream.take())
+        let job = self.cells.take().or_else(foretold).or_else(likely).or_else(|| self.stream.take())?;
+        let Job { ticket, .. } = job;
+        let ticket = Ticket::new(move || {
+            ticket.finish();
+            drop(begun);
+        });
+        Some(Job { ticket, ..job })
     }
 
     fn has_ready(&self) -> bool {
@@ -326,6 +333,25 @@ impl Shared {
             || self.neighbours.has_ready()
             || self.libraries.has_rest()
             || self.stream.has_ready()
+    }
+}
+
+/// A job that is about to begin, counted until this is dropped.
+struct Begun(Arc<Channel>);
+
+impl Begun {
+    /// None while a program has asked for quiet: it waits for what was begun, and then for nothing else.
+    fn new(channel: &Arc<Channel>) -> Option<Self> {
+        let header = channel.header();
+        header.jobs_begun.fetch_add(1, SeqCst);
+        let begun = Self(channel.clone());
+        (ffi::ticks() >= header.quiet_until.load(SeqCst)).then_some(begun)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.0.header().jobs_begun.fetch_sub(1, SeqCst);
     }
 }
 
@@ -508,6 +534,32 @@ mod tests {
         second.1.ticket.finish();
         assert!(taken().is_none(), "another process has the slot");
         assert_eq!(jobs.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn nothing_begins_while_a_program_makes_a_call_again() {
+        let fixture = Fixture::new();
+        let paths = ["1", "2"].map(|name| fixture.folder.join(name));
+        for (cell, path) in paths.iter().enumerate() {
+            fixture.hint(cell, PathHint::Data, path);
+        }
+        let header = fixture.channel.header();
+        let begun = || header.jobs_begun.load(Relaxed);
+        let first = fixture.executor.0.take().unwrap();
+        assert!(fixture.executor.0.take().is_none(), "held until the folder is open");
+        assert_eq!(begun(), 1);
+        header.quiet_until.store(u64::MAX, Relaxed);
+        first.ticket.finish();
+        assert!(
+            fixture.executor.0.take().is_none(),
+            "held no longer, but a program waits for what was begun"
+        );
+        assert_eq!((begun(), header.jobs[3].load(Relaxed)), (0, 0));
+        header.quiet_until.store(0, Relaxed);
+        let rest: Vec<_> = std::iter::from_fn(|| fixture.executor.0.take()).collect();
+        assert_eq!((rest.len(), begun()), (2, 2));
+        rest.iter().for_each(|job| job.ticket.finish());
+        assert_eq!(begun(), 0);
     }
 
     fn data(path: &Path, length: u64, expected: Option<Expected>) -> Fetch {

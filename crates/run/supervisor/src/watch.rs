@@ -244,6 +244,7 @@ impl<'a, 'k> Rounds<'a, 'k> {
             self.executor = Some(None);
             self.channel.header().executor_pid.store(0, Relaxed);
             self.channel.header().jobs.iter().for_each(|jobs| jobs.store(0, Relaxed));
+            self.channel.header().jobs_begun.store(0, Relaxed);
             self.channel.header().replay.state.store(replay::OVER, Relaxed);
             self.channel.header().replay.under_way.store(0, Relaxed);
         }

@@ -1,6 +1,6 @@
 //! The end of the program's image, and of the speculator that was forked from it.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use forebay_protocol::layout::Slot;
 use forebay_sigsafe::{general as n, ticks};
@@ -9,6 +9,10 @@ use super::PROBES;
 use super::outcome::{abandon, finish, settle_end};
 use super::slow::{self, Private};
 use crate::{process, session, spawn, usage};
+
+/// The longest time for which the executor begins nothing. Choice: its reads of a slow device end within it, and a process that is
+/// killed meanwhile holds up little.
+const QUIET_MS: u64 = 50;
 
 /// The program's image ends: by exec, or with the process. What comes next may unmount what the executor has open for it.
 pub fn leave_image() {
@@ -44,6 +48,23 @@ pub fn dismiss(private: Option<&mut Private>) {
 pub fn give_back() {
     slow::exclusive(dismiss);
     spawn::wait_for_hints();
+}
+
+/// What `act` gives while neither a speculator of this process nor the executor has anything open. `None` without a session.
+pub fn in_quiet<R>(act: impl FnOnce() -> R) -> Option<R> {
+    let header = session::header()?;
+    if spawn::may_be_left() {
+        slow::exclusive(dismiss);
+    }
+    spawn::wait_for_hints();
+    // A hint that was held for another one's folder is no job before that one is done.
+    let quiet_ticks = header.ticks_per_second.load(Relaxed) / 1_000 * QUIET_MS;
+    header.quiet_until.store(ticks().saturating_add(quiet_ticks), SeqCst);
+    spawn::wait_for_jobs(header);
+    let given = act();
+    header.quiet_until.store(0, SeqCst);
+    session::ring(header);
+    Some(given)
 }
 
 #[inline(never)]
