@@ -12,7 +12,8 @@
 //! found harm, that part is negative, and savings that are claimed are costs. All other costs are what `fork.rs` counts.
 //!
 //! `f` counts failures in a row. A speculation *fails* when it saved less than it cost, and *succeeds* when it saved twice its
-//! cost; then `f` is 0 again. A failure that changes what a call site predicts is a lesson, and counts a quarter.
+//! cost; then `f` is 0 again. A failure that changes what a call site predicts is a lesson, and counts a quarter. A failure after which
+//! the balance covers another speculation was paid for by savings, and does not count.
 //!
 //! One rule decides about every action: it may be done when the balance covers its expected cost, its *stake*. Waiting pays
 //! for one stake at most, and savings for [`BANKED_STAKES`].
@@ -22,7 +23,8 @@
 //! * A program that waits for `W` and never gains tries `1 + log2(1 + W / (16 stake))` times at most, up to ten, and then once in
 //!   2^14 stakes of waiting. It loses at most 1/16 of its waiting, and after `f` failures `f / (16 (2^f - 1))` of it.
 //! * After `f` failures it is tried again when it has waited for `16 2^f` stakes, about as long as it had waited so far.
-//! * After a good phase at most [`BANKED_STAKES`] useless speculations follow each other.
+//! * After a good phase at most [`BANKED_STAKES`] useless speculations follow each other, and the program waits for the next one as
+//!   long as after a single failure.
 //!
 //! Processes of one executable share its account: a hundred short processes lose together what one may lose. The words lie in
 //! shared memory, and processes add to them at the same time. Any contents are some valid account.
@@ -134,7 +136,8 @@ impl<'a> Account<'a> {
             self.words.failures.store(0, Relaxed);
             return false;
         }
-        if saved > cost {
+        // What savings have paid for another one, too, says little of the program as it is now.
+        if saved > cost || self.cost(displaces).is_some_and(|stake| self.may(stake)) {
             return false;
         }
         let before = self.failures();

@@ -7,7 +7,8 @@ use forebay_policy::estimate::StallTime;
 use forebay_policy::fault_signals::period;
 use forebay_policy::fork::{ForkPolicy, Place, Ran, Size, Took};
 use forebay_policy::price::{
-    BANKED_STAKES, BESIDE_PRICE, FIRST_NS, PAGE_PRICE_FIRST, PAGES_STALLS, PRICE_ONE, SIGNAL_US, WAITED_PART,
+    BANKED_STAKES, BESIDE_PRICE, FAILURE, FIRST_NS, PAGE_PRICE_FIRST, PAGES_STALLS, PRICE_ONE, SIGNAL_US,
+    WAITED_PART,
 };
 use forebay_protocol::layout;
 use proptest::prelude::*;
@@ -424,6 +425,7 @@ fn savings_are_kept_for_speculations_that_cost_what_the_last_one_did() {
         useless += 1;
     }
     assert_eq!(useless, BANKED_STAKES);
+    assert_eq!(account.failures(), FAILURE, "only the last one was not paid for by savings");
 }
 
 #[test]
