@@ -56,7 +56,10 @@ pub fn in_quiet<R>(act: impl FnOnce() -> R) -> Option<R> {
     if spawn::may_be_left() {
         slow::exclusive(dismiss);
     }
-    spawn::wait_for_hints();
+    // Those of this process are waited for longer than all others, which are no concern of a process without a slot.
+    if session::slot().is_some() {
+        spawn::wait_for_hints();
+    }
     // A hint that was held for another one's folder is no job before that one is done.
     let quiet_ticks = header.ticks_per_second.load(Relaxed) / 1_000 * QUIET_MS;
     header.quiet_until.store(ticks().saturating_add(quiet_ticks), SeqCst);
