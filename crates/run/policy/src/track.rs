@@ -12,9 +12,10 @@
 //! Misses do not count during a *settling time* of 1/100 s. It follows a fork, with twice the fork's time on top, because the
 //! speculator's page tables need as much work. It also follows a repair, and a stretch without misses.
 //!
-//! Where stalls are short beside a fork, the original passes many pages while the speculator starts. A speculator with fewer than
-//! [`AHEAD_MIN`] pages ahead of the original is *late* and not off track. After three settling times it is *due*, and its
-//! misses count. No predicted value is blamed for lateness.
+//! A speculator with fewer than [`AHEAD_MIN`] calls or pages ahead of the original is *late*. When it gets ahead for the first time, it
+//! is *due*: what was missed before tells nothing of its course, and misses count anew. Where stalls are short beside a fork, the
+//! original passes many pages while the speculator starts. There a late one is not off track, and it is due after three settling times
+//! at the latest. No predicted value is blamed for lateness.
 //!
 //! Times are in ticks.
 
@@ -22,7 +23,7 @@ use crate::price::{AHEAD_FREE, GRACE_US, LATE_GRACES, LEFT_OUT_MAX, ticks};
 
 /// Misses after which a speculation may have strayed, at least.
 pub const MISSES_MIN: u32 = AHEAD_FREE as u32;
-/// One that has fewer pages ahead of the original is late.
+/// One that has fewer calls or pages ahead of the original is late.
 pub const AHEAD_MIN: u64 = AHEAD_FREE / 2;
 
 /// How a live speculation stands at a stall that it did not prevent.
@@ -94,7 +95,7 @@ impl Track {
         self.misses = 0;
         self.misses_max = MISSES_MIN;
         self.foreseen = Foreseen { hinted: 0, left_out: 0 };
-        self.is_due = true;
+        self.is_due = false;
         self.is_new = true;
     }
 
@@ -143,11 +144,12 @@ impl Track {
         now > self.patient_until
     }
 
-    /// How a speculation stands that has, or has not, `ended`, and is ahead of the original by so many pages.
-    pub fn course(&mut self, now: u64, ended: bool, pages_ahead: u64) -> Course {
+    /// How a speculation stands that has, or has not, `ended`, and is ahead of the original by so many calls or pages.
+    pub fn course(&mut self, now: u64, ended: bool, ahead: u64) -> Course {
         let stalls_are_short = self.misses_max > MISSES_MIN;
-        let is_late = !ended && stalls_are_short && pages_ahead < AHEAD_MIN;
-        if !self.is_due && stalls_are_short {
+        let is_ahead = ahead >= AHEAD_MIN;
+        let is_late = !ended && stalls_are_short && !is_ahead;
+        if !self.is_due && (stalls_are_short || is_ahead) {
             if is_late && now < self.late_until {
                 return Course::Kept;
             }
@@ -316,6 +318,28 @@ mod tests {
         assert_eq!(patience.course(SECOND, false, 0), Course::Kept);
         let (after, _) = until_strayed(&mut patience, SECOND, 50 * US, 0);
         assert_eq!(after, 15 * 50 * US);
+    }
+
+    /// Calls of a file system where each takes 5 ms: a tree's folders are read abreast of the original, and then its files ahead.
+    #[test]
+    fn one_that_gets_ahead_is_judged_by_what_comes_after_that() {
+        let mut patience = Track::new(SECOND);
+        patience.on_fork();
+        let before = u64::from(MISSES_MIN) - 1;
+        for stall in 1..=before {
+            patience.on_stalls(stall * 5 * MS, 1, Foreseen::default());
+            assert_eq!(patience.course(stall * 5 * MS, false, 0), Course::Kept);
+        }
+        let (after, _) = until_strayed(&mut patience, before * 5 * MS, 5 * MS, AHEAD_MIN);
+        assert_eq!(after, 5 * MS + u64::from(MISSES_MIN) * 5 * MS);
+        // It is given so much only once.
+        let mut once = Track::new(SECOND);
+        once.on_fork();
+        once.on_stalls(MS, 10, Foreseen::default());
+        let _ = once.course(MS, false, AHEAD_MIN);
+        assert_eq!(until_strayed(&mut once, MS, 5 * MS, 0).0, u64::from(MISSES_MIN) * 5 * MS);
+        once.on_stalls(SECOND, 10, Foreseen::default());
+        assert_ne!(once.course(SECOND, false, 2 * AHEAD_MIN), Course::Kept);
     }
 
     #[test]

@@ -42,6 +42,12 @@ fn has_nothing_ahead(slot: &Slot) -> bool {
     has_ended(slot) && Consumer::new(slot, LIVE.load(Relaxed)).is_empty()
 }
 
+/// Whether the live speculation is off track by the stalls that it did not prevent.
+pub fn has_strayed(slot: &Slot, private: &mut Private, now: u64) -> bool {
+    let calls_ahead = Consumer::new(slot, LIVE.load(Relaxed)).len();
+    private.live.track.course(now, false, calls_ahead) != Course::Kept
+}
+
 /// Whether the live speculation was forked so lately that it has had no time to be of use to other threads than the led one.
 pub fn is_settling(private: &Private, now: u64) -> bool {
     let second = session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed));
@@ -54,8 +60,7 @@ pub fn is_left(slot: &Slot, private: &mut Private, now: u64) -> bool {
     if LIVE.load(Relaxed) == 0 || is_held() {
         return false;
     }
-    has_nothing_ahead(slot)
-        || !is_settling(private, now) && private.live.track.course(now, false, 0) != Course::Kept
+    has_nothing_ahead(slot) || !is_settling(private, now) && has_strayed(slot, private, now)
 }
 
 /// The live speculation is off track: ends it if another one may pay, or if it is unrecoverable.

@@ -5,14 +5,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_policy::estimate::StallTime;
 use forebay_policy::fork::Place;
 use forebay_policy::inflight::InflightLimit;
-use forebay_policy::track::Course;
 use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
 
 use super::eligibility::{is_held, may_speculate, turn_off};
 use super::fork::fork;
-use super::outcome::{finish_if_due, is_left, is_off_track, is_settling};
+use super::outcome::{finish_if_due, has_strayed, is_left, is_off_track, is_settling};
 use super::slow::{self, Private};
 use super::track::{self, Match, is_led, repair, used};
 use super::{LIVE, PROBES, PROBES_MAX};
@@ -132,7 +131,7 @@ fn note(private: &mut Private, Period { before, after }: Period, matched: Match,
 /// may be right and too late.
 fn is_over(slot: &Slot, private: &mut Private, now: u64) -> bool {
     if is_led() {
-        return is_off_track(slot, private) || is_of_no_use(private, now);
+        return is_off_track(slot, private) || is_of_no_use(slot, private, now);
     }
     let counts = LIVE.load(Relaxed) != 0 && !is_held() && !is_settling(private, now);
     if counts {
@@ -142,14 +141,14 @@ fn is_over(slot: &Slot, private: &mut Private, now: u64) -> bool {
 }
 
 /// Whether a speculation is live, and the led thread stalls as if there were none.
-fn is_of_no_use(private: &mut Private, now: u64) -> bool {
+fn is_of_no_use(slot: &Slot, private: &mut Private, now: u64) -> bool {
     if LIVE.load(Relaxed) == 0 || is_held() {
         return false;
     }
     private.live.on_stalls(now, 1, 0);
     let account = session::account();
     account.is_some_and(|account| private.forks.is_harmful(&account, private.live.saved))
-        || private.live.track.course(now, false, 0) != Course::Kept
+        || has_strayed(slot, private, now)
 }
 
 /// The live speculation is off track.
