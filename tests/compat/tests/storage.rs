@@ -554,7 +554,7 @@ fn what_is_read_ahead_can_be_unmounted() {
     let filled = disk.fill(|root| {
         fs::write(root.join("data"), vec![7; 128 << 20]).and_then(|()| fs::create_dir(root.join("out")))
     });
-    let _ = filled.expect("fill the slow disk").expect("write the data");
+    filled.expect("fill the slow disk").expect("write the data");
     let guest = build("unmounts").display().to_string();
     let place = Scratch::fresh(scratch::base().join(NAME));
     let _ = in_some_run(|| {
