@@ -154,7 +154,12 @@ static void killed(void) {
         kill(children[index], SIGKILL);
         waitpid(children[index], 0, 0);
     }
-    access(at("after"), F_OK);
+    /* A child that was killed over a record leaves a hole, which hides what follows it within its block of the log. */
+    for (int number = 0; number < 300; number++) {
+        char name[64];
+        snprintf(name, sizeof name, "after-%d", number);
+        access(at(name), F_OK);
+    }
 }
 
 /* More names than a log holds. */
