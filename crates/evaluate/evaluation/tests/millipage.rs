@@ -50,8 +50,8 @@ fn costs_are_told_for_both_transports_beside_the_messages_that_they_need() {
         ] {
             assert!(of(case, metric) > 0.0, "{case} {metric}");
         }
-        // What is left when a read and a grant are taken off: nothing, where the machine was busy in most rounds.
-        assert!(of("1 host", "fault") >= 0.0);
+        // What is left when a read and a grant are taken off may be nothing on a busy machine. With them it takes some time.
+        assert!(of("1 host", "fault") + of("1 host", "grant") > 0.0);
         let messages = of("ucx", "message_32") + of("ucx", "message_128");
         let ratio = of("2 hosts", "read_128") / messages;
         assert!((of("2 hosts", "read_128_over_messages") / ratio - 1.0).abs() < 1e-9);

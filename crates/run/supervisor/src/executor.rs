@@ -8,6 +8,7 @@ mod crew;
 mod fetch;
 mod folders;
 mod follow;
+mod job;
 mod kernel_files;
 mod libraries;
 mod neighbours;
@@ -32,7 +33,6 @@ use std::{
 
 use forebay_linux::process::{Apart, start_apart};
 use forebay_policy::{price::AT_ONCE_HOPED, replay::Pace};
-use forebay_profile::Identity;
 use forebay_protocol::layout::OPENED;
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -41,15 +41,17 @@ use rustix::{
     thread::futex,
 };
 
-use crate::{channel::Channel, devices::Ticket, ffi};
+use crate::{channel::Channel, ffi};
 use cells::Cells;
 pub use crew::THREADS_MAX;
 use crew::{Crew, LOOKS, Place};
 use fetch::{Done, Fetcher};
 use follow::Reach;
+use job::{Begun, Job, Origin};
+pub use job::{Expected, Fetch, Wanted};
 use libraries::Libraries;
 use neighbours::Neighbours;
-use opened::{Open, Opened};
+use opened::Opened;
 use replay::Replay;
 use roots::Root;
 use stream::Stream;
@@ -80,84 +82,6 @@ struct Shared {
     neighbours: Neighbours,
     stream: Stream,
     fetcher: Fetcher,
-}
-
-/// What is to be brought into memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
-    /// Absolute, without a zero byte.
-    pub path: Arc<[u8]>,
-    /// What is wanted of it.
-    pub wanted: Wanted,
-    /// When a recorded run needed it first, in microseconds since its start; else 0.
-    pub at_us: u32,
-}
-
-/// What is wanted of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
-    /// What it names, or that it names nothing.
-    LookUp {
-        /// Through a last link.
-        follow: bool,
-    },
-    /// The entries of a directory.
-    Directory,
-    /// Where a link leads.
-    Link,
-    /// A part of a regular file.
-    Data {
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        length: u64,
-        /// The file that is expected. Of one that has changed nothing is wanted, or only the beginning.
-        expected: Option<Expected>,
-    },
-    /// What the file of a program or library says to the dynamic loader.
-    Library,
-    /// The names of a directory's files.
-    Names,
-    /// The names of a directory's directories.
-    Folders,
-}
-
-/// A file as it was when a run needed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// What tells it.
-    pub identity: Identity,
-    /// Whether the beginning is wanted if the file has changed.
-    pub beginning_if_changed: bool,
-}
-
-/// A request, whichever part of forebay made it.
-struct Job {
-    origin: Origin,
-    /// In the order in which they are to be carried out.
-    number: u64,
-    path: Arc<[u8]>,
-    wanted: Wanted,
-    /// The open of the program that the data is wanted for.
-    open: Option<Open>,
-    /// What its requests are known by.
-    ticket: Ticket,
-}
-
-/// What made a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// The speculator of this slot.
-    Slot(usize),
-    /// This step of the replay, or a look-up of its file before it.
-    Replay { step: usize, is_whole: bool },
-    /// The loader of a program that this process executes, or this one's for 0; the place of the file that it needs, or none for a
-    /// part of one.
-    Library { process: u32, file: Option<usize> },
-    /// The process of this slot, or one without an agent, which waits for files one after the other.
-    Neighbour { slot: Option<usize>, step: neighbours::Step },
-    /// A process that faults through this file.
-    Stream { process: u32, inode: u64 },
 }
 
 impl Executor {
@@ -318,12 +242,7 @@ impl Shared {
         let is_remote = |device| self.fetcher.is_remote(device);
         let likely = || self.neighbours.take(is_remote).or_else(|| self.libraries.take_rest());
         let job = self.cells.take().or_else(foretold).or_else(likely).or_else(|| self.stream.take())?;
-        let Job { ticket, .. } = job;
-        let ticket = Ticket::new(move || {
-            ticket.finish();
-            drop(begun);
-        });
-        Some(Job { ticket, ..job })
+        Some(job.counted(begun))
     }
 
     fn has_ready(&self) -> bool {
@@ -333,25 +252,6 @@ impl Shared {
             || self.neighbours.has_ready()
             || self.libraries.has_rest()
             || self.stream.has_ready()
-    }
-}
-
-/// A job that is about to begin, counted until this is dropped.
-struct Begun(Arc<Channel>);
-
-impl Begun {
-    /// None while a program has asked for quiet: it waits for what was begun, and then for nothing else.
-    fn new(channel: &Arc<Channel>) -> Option<Self> {
-        let header = channel.header();
-        header.jobs_begun.fetch_add(1, SeqCst);
-        let begun = Self(channel.clone());
-        (ffi::ticks() >= header.quiet_until.load(SeqCst)).then_some(begun)
-    }
-}
-
-impl Drop for Begun {
-    fn drop(&mut self) {
-        self.0.header().jobs_begun.fetch_sub(1, SeqCst);
     }
 }
 
@@ -371,6 +271,7 @@ mod tests {
     use super::*;
     use forebay_linux::cachestat;
     use forebay_policy::price::REPLAYED_FIRST;
+    use forebay_profile::Identity;
     use forebay_protocol::layout::{
         CELL_FREE, CELL_READY, CELL_WRITING, LEASES_NONE, LEASES_UNKNOWN, PATH_CELLS, PathHint, SLOT_CLAIMED,
         replay as replay_state,
