@@ -73,7 +73,7 @@ unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     if slow.is_some()
         && let Some(device) = file_device(descriptor)
     {
-        let is_given_up = given_up::on(device);
+        let is_given_up = given_up::after_wait(device, alone(slow));
         if !passes_over(slow, is_given_up) {
             stalled(slow, matched, Some(device), is_directory_read(call) && !is_given_up);
         }
@@ -83,9 +83,18 @@ unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     result
 }
 
+/// The period of a call, unless a speculation is live.
+fn alone(period: Option<Period>) -> Option<Period> {
+    period.filter(|_| LIVE.load(Relaxed) == 0)
+}
+
 /// Whether a stall is counted, and nothing else: where hints have been given up, and no speculation is live.
 fn passes_over(period: Option<Period>, is_given_up: bool) -> bool {
     let passes = is_given_up && LIVE.load(Relaxed) == 0;
+    if passes {
+        // The times of the next calls tell whether hints pay again.
+        timing::on_stall();
+    }
     if passes && let (Some(slot), Some(Period { before, after })) = (session::slot(), period) {
         slot.counters.stalls.fetch_add(1, Relaxed);
         slot.counters.stall_ticks.fetch_add(after.wrapping_sub(before), Relaxed);
@@ -114,7 +123,7 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
         // SAFETY: the call has just been made.
         unsafe { tell_of_library(call, result) };
         // SAFETY: above.
-        let is_given_up = unsafe { given_up::after(call, class, result, None) };
+        let is_given_up = unsafe { given_up::after_look_up(call, class, result, None) };
         if !passes_over(None, is_given_up) {
             stalled(None, Match::NoSpeculator, None, !is_given_up);
         }
@@ -166,7 +175,7 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
     if slow.is_some() {
         opened::on_stall(call, result);
         // SAFETY: the call has just been made.
-        let is_given_up = unsafe { given_up::after(call, class, result, slow) };
+        let is_given_up = unsafe { given_up::after_look_up(call, class, result, alone(slow)) };
         if !passes_over(slow, is_given_up) {
             stalled(slow, matched, None, !is_given_up);
         }

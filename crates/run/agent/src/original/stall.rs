@@ -17,7 +17,7 @@ use super::track::{self, Match, is_led, repair, used};
 use super::{LIVE, PROBES, PROBES_MAX};
 use crate::snapshot::Spawned;
 use crate::timing::{self, Period};
-use crate::{accesses, attributes, fault_threads, process, session, speculator, trace, usage};
+use crate::{accesses, attributes, fault_threads, given_up, process, session, speculator, trace, usage};
 
 /// How much longer than a stall at least a call must take to count when nothing is known of its thread.
 const FIRST_STALL_FACTOR: u64 = 8;
@@ -178,7 +178,9 @@ fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Opti
     if others > 0 {
         return time.delay(duration);
     }
-    time.on_stall(duration);
-    time.store(&entry.stall);
+    if !given_up::is_timed_alone(entry) {
+        time.on_stall(duration);
+        time.store(&entry.stall);
+    }
     None
 }

@@ -23,7 +23,7 @@ use forebay_protocol::{
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
-use super::{Begun, Ticket, lock, sharing::Sharing};
+use super::{Begun, JUDGED_AFTER, Ticket, lock, sharing::Sharing};
 use crate::{channel::Channel, ffi};
 
 /// Requests in flight on a device that has no place in the channel, or of which nothing is told.
@@ -37,7 +37,7 @@ pub(super) struct Gate {
     pub entry: Option<&'static Device>,
     /// A faster read was answered from memory and tells nothing.
     pub device_ticks_min: u64,
-    /// A remote file system that answers a request sooner is not worth hints.
+    /// A remote file system is not worth hints while it answers requests sooner.
     pub worth_ticks_min: u64,
     pub depth_first: u32,
     /// The most that its file system should be asked at once.
@@ -166,14 +166,27 @@ impl Gate {
         }
     }
 
-    /// Whether hints pay on a remote file system: it serves several requests at once, and takes longer for one than the hint
-    /// takes it and the executor.
-    pub fn pays(&self, limit: &InflightLimit) -> bool {
+    /// Whether no request is to be made: for good, or as long as hints do not pay.
+    pub fn refuses(&self, waiting: &Waiting) -> bool {
+        waiting.closed || self.is_remote() && waiting.completed >= JUDGED_AFTER && !self.pays()
+    }
+
+    /// Whether hints pay on a remote file system: one request takes longer than a hint takes the file system and the executor. What
+    /// the program waits for tells it, also while there are no hints.
+    fn pays(&self) -> bool {
+        let Some(entry) = self.entry else { return true };
         // Of the program's own requests some may be answered by what the file system keeps, and others by another machine.
-        let stall = self.entry.map_or(0, |entry| StallTime::load(&entry.stall).ticks());
-        let request = if stall == 0 { limit.base_ticks() } else { stall };
-        let serves_one = limit.serves_at_once() == Some(1);
-        !serves_one && (request == 0 || request >= self.worth_ticks_min)
+        let stall = StallTime::load(&entry.stall).ticks();
+        let request = if stall == 0 { InflightLimit::load(&entry.limit).base_ticks() } else { stall };
+        request == 0 || request >= self.worth_ticks_min
+    }
+
+    /// A request was completed, and its time taken. A remote file system that serves one at a time gets no more.
+    pub fn judge(&self, waiting: &mut Waiting, limit: &InflightLimit) {
+        waiting.completed += 1;
+        if self.is_remote() && waiting.completed >= JUDGED_AFTER && limit.serves_at_once() == Some(1) {
+            self.close(waiting);
+        }
     }
 
     /// Nothing waits for requests that are late by far. A remote file system that has one gets no more.

@@ -130,14 +130,14 @@ impl Devices {
         Self { channel, depth_first, gates: Mutex::default(), begun: Arc::default() }
     }
 
-    /// Waits until `device` (`st_dev`) may take one more request. `None` where it takes none any more.
+    /// Waits until `device` (`st_dev`) may take one more request. `None` where it takes none any more, or none for now.
     pub fn turn(&self, device: u64, ticket: &Ticket) -> Option<Turn> {
         let gate = self.gate_of(device);
         let mut waiting = lock(&gate.waiting);
-        while !waiting.closed && gate.is_full(&waiting) {
+        while !gate.refuses(&waiting) && gate.is_full(&waiting) {
             waiting = gate.wait(waiting);
         }
-        if waiting.closed {
+        if gate.refuses(&waiting) {
             return None;
         }
         let (number, started) = (waiting.next, ffi::ticks());
@@ -277,10 +277,7 @@ impl Drop for Turn {
             let mut limit = InflightLimit::load(&entry.limit);
             limit.on_seen(elapsed, self.depth, self.gate.device_ticks_min);
             limit.store(&entry.limit);
-            waiting.completed += 1;
-            if self.gate.is_remote() && waiting.completed >= JUDGED_AFTER && !self.gate.pays(&limit) {
-                self.gate.close(&mut waiting);
-            }
+            self.gate.judge(&mut waiting, &limit);
         }
         waiting.started.remove(&self.number);
         self.gate.tell(waiting.started.len() as u32);
@@ -477,39 +474,54 @@ mod tests {
         assert!(was_given_up.try_recv().is_err(), "told twice");
     }
 
+    /// The gate of a remote file system that has been asked for enough to be judged.
+    fn remote_gate(devices: &Devices) -> Arc<Gate> {
+        let gate = devices.gate_of(7);
+        gate.entry.unwrap().file_system.store(file_system::REMOTE, Relaxed);
+        lock(&gate.waiting).completed = JUDGED_AFTER;
+        gate
+    }
+
     #[test]
-    fn hints_pay_where_requests_take_long_and_several_are_served_at_once() {
+    fn a_remote_file_system_that_serves_one_request_at_a_time_gets_no_more() {
         let devices = devices();
-        let gate = devices.gate(7);
+        let gate = remote_gate(&devices);
         let ticks_per_us = devices.channel.header().ticks_per_second.load(Relaxed) / 1_000_000;
-        let device = |request_us: u64, channels: u64| {
+        let refuses = |request_us: u64, channels: u64| {
             let mut limit = InflightLimit::new();
             for round in 0..64 {
                 limit.on_stall(request_us * ticks_per_us);
                 let depth = round % limit.limit() + 1;
                 limit.on_completion(request_us * ticks_per_us * u64::from(depth).div_ceil(channels), depth);
             }
-            gate.pays(&limit)
+            limit.store(&gate.entry.unwrap().limit);
+            gate.judge(&mut lock(&gate.waiting), &limit);
+            gate.refuses(&lock(&gate.waiting))
         };
-        assert!(gate.pays(&InflightLimit::new()) && device(5_000, 64) && device(1_000, 8));
-        assert!(!device(40, 64) && !device(5_000, 1));
+        assert!(!refuses(5_000, 64) && !refuses(1_000, 8), "several at once, and long ones");
+        assert!(refuses(40, 64), "short ones");
+        assert!(!refuses(1_000, 64), "longer again");
+        assert!(refuses(5_000, 1) && refuses(5_000, 64), "for good");
     }
 
     #[test]
-    fn what_the_program_waits_for_tells_whether_hints_pay() {
+    fn what_the_program_waits_for_tells_whether_hints_pay_and_may_change_its_mind() {
         let devices = devices();
         let ticks_per_us = devices.channel.header().ticks_per_second.load(Relaxed) / 1_000_000;
-        let gate = devices.gate(7);
-        let pays_after = |stalls: &[u64]| {
-            // Look-ups that the file system answers from what it keeps.
-            let mut limit = InflightLimit::new();
-            (0..20).for_each(|_| limit.on_stall(60 * ticks_per_us));
-            let mut time = StallTime::default();
+        let gate = remote_gate(&devices);
+        let entry = gate.entry.unwrap();
+        // Look-ups that the file system answers from what it keeps.
+        let mut limit = InflightLimit::new();
+        (0..20).for_each(|_| limit.on_stall(60 * ticks_per_us));
+        limit.store(&entry.limit);
+        let refuses_after = |stalls: &[u64]| {
+            let mut time = StallTime::load(&entry.stall);
             stalls.iter().for_each(|us| time.on_stall(us * ticks_per_us));
-            time.store(&gate.entry.unwrap().stall);
-            gate.pays(&limit)
+            time.store(&entry.stall);
+            devices.turn(7, &Ticket::new(|| ())).is_none()
         };
-        assert!(!pays_after(&[60; 20]) && pays_after(&[60, 20_000].repeat(5)));
+        assert!(refuses_after(&[]) && !refuses_after(&[60, 20_000].repeat(5)));
+        assert!(refuses_after(&[60; 40]) && !refuses_after(&[1_000; 10]));
     }
 
     #[test]
