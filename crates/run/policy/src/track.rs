@@ -138,6 +138,12 @@ impl Track {
         self.misses
     }
 
+    /// Whether the speculation was ahead of the original at a stall, or has had its time to get there.
+    #[must_use]
+    pub const fn is_due(&self) -> bool {
+        self.is_due
+    }
+
     /// Whether the speculation can be judged by what it took so far.
     #[must_use]
     pub const fn is_over(&self, now: u64) -> bool {
@@ -329,8 +335,10 @@ mod tests {
         for stall in 1..=before {
             patience.on_stalls(stall * 5 * MS, 1, Foreseen::default());
             assert_eq!(patience.course(stall * 5 * MS, false, 0), Course::Kept);
+            assert!(!patience.is_due(), "it has only been late");
         }
         let (after, _) = until_strayed(&mut patience, before * 5 * MS, 5 * MS, AHEAD_MIN);
+        assert!(patience.is_due());
         assert_eq!(after, 5 * MS + u64::from(MISSES_MIN) * 5 * MS);
         // It is given so much only once.
         let mut once = Track::new(SECOND);

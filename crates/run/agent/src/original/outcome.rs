@@ -65,9 +65,16 @@ pub fn is_left(slot: &Slot, private: &mut Private, now: u64) -> bool {
 
 /// The live speculation is off track: ends it if another one may pay, or if it is unrecoverable.
 pub fn finish_if_due(slot: &Slot, private: &mut Private) {
-    if is_due(private) {
-        finish(slot, private);
+    if !is_due(private) {
+        return;
     }
+    // No predicted value is responsible for its being late.
+    if has_never_been_ahead(slot, private) { finish_early(slot, private) } else { finish(slot, private) }
+}
+
+/// Whether the live speculator goes the original's way, as far as its log tells, and has only been behind.
+fn has_never_been_ahead(slot: &Slot, private: &Private) -> bool {
+    !has_ended(slot) && private.live.misses == 0 && !private.live.track.is_due()
 }
 
 /// Whether another speculation may pay, or the live one has plainly strayed.
