@@ -188,3 +188,37 @@ fn a_transport_that_authenticates_nothing_comes_with_a_warning() {
     assert!(said("ucx").contains("UCX authenticates no message"));
     assert_eq!(said("tcp"), "");
 }
+
+/// The launcher stops when all hosts are stopped. One that was stopped and goes on is not, when it is the last.
+#[test]
+fn a_host_that_was_stopped_and_goes_on_ends_the_job_as_the_last() {
+    const TIMES: u32 = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let [waking, stopping] =
+        ["waking", "stopping"].map(|name| folder.path().join(name).display().to_string());
+    let wakes = format!(
+        "echo $$ > {waking}; until test -s {stopping}; do sleep 0.01; done; host=$(cat {stopping}); n=0
+        while test $n -lt {TIMES}; do
+            until grep -q '^State:.T' /proc/$host/status; do sleep 0.01; done; kill -CONT $host; n=$((n + 1))
+        done"
+    );
+    let stops = format!(
+        "until test -s {waking}; do sleep 0.01; done; echo $$ > {stopping}; n=0
+        while test $n -lt {TIMES}; do kill -STOP $$; n=$((n + 1)); done
+        while test -e /proc/$(cat {waking}); do sleep 0.01; done; echo last"
+    );
+    let script = format!("if test $FOREBAY_SHARE_RANK = 0; then {wakes}; else {stops}; fi");
+    let mut job = share(2, &script).stdout(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + LIMIT;
+    while job.try_wait().unwrap().is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", job.id())).unwrap_or_default();
+        let goes_on = !status.contains("State:\tT") && Instant::now() < deadline;
+        if !goes_on {
+            let _ = job.kill();
+        }
+        assert!(goes_on, "the launcher waits for nothing: {status}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = job.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"last\n"[..]));
+}

@@ -107,7 +107,7 @@ pub fn watch(
             send_signal(pid, arrived.number, arrived.value);
         }
         match child_state(pid).map_err(|source| Error::Lost { source })? {
-            None => {}
+            None | Some(ChildState::Continued) => {}
             // Our parent sees that the program stopped by our stopping. SIGCONT is passed on like other signals.
             Some(ChildState::Stopped) => send_signal(getpid().as_raw_nonzero().get(), libc::SIGSTOP, None),
             Some(ChildState::Ended(end, usage)) => {

@@ -231,6 +231,7 @@ impl Hosts {
             match child_state(pid).map_err(|source| JobError::Lost { source })? {
                 None => {}
                 Some(ChildState::Stopped) => *is_stopped = true,
+                Some(ChildState::Continued) => *is_stopped = false,
                 Some(ChildState::Ended(ended, _)) => {
                     self.0[host] = None;
                     if ended.exit_status() != 0 {

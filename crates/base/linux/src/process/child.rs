@@ -9,6 +9,8 @@ use std::ptr;
 pub enum ChildState {
     /// A signal stopped it, and it is stopped now.
     Stopped,
+    /// It was stopped, and goes on.
+    Continued,
     /// It ended. It has used this much, with those of its children that it waited for.
     Ended(ChildEnd, ChildUsage),
 }
@@ -59,15 +61,17 @@ impl ChildEnd {
 /// There is no such child.
 pub fn child_state(pid: i32) -> io::Result<Option<ChildState>> {
     let mut status = 0;
+    let changes = libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED;
     // SAFETY: all zeros is a valid rusage; the call fills both.
     let (waited, usage) = unsafe {
         let mut usage: libc::rusage = mem::zeroed();
-        (libc::wait4(pid, &mut status, libc::WNOHANG | libc::WUNTRACED, &mut usage), usage)
+        (libc::wait4(pid, &mut status, changes, &mut usage), usage)
     };
     let end = match waited {
         0 => return Ok(None),
         -1 => return Err(io::Error::last_os_error()),
         _ if libc::WIFSTOPPED(status) => return Ok(Some(ChildState::Stopped)),
+        _ if libc::WIFCONTINUED(status) => return Ok(Some(ChildState::Continued)),
         _ if libc::WIFSIGNALED(status) => ChildEnd::Killed(libc::WTERMSIG(status)),
         _ => ChildEnd::Exited(libc::WEXITSTATUS(status) as u8),
     };
@@ -102,11 +106,12 @@ pub fn reap_orphans(pid: i32) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Stdio};
     use std::thread;
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::process::send_signal;
 
     #[expect(clippy::zombie_processes, reason = "child_state reaps it")]
     fn ended(script: &str) -> (ChildEnd, ChildUsage) {
@@ -127,6 +132,30 @@ mod tests {
         assert_eq!((end, end.exit_status(), end.signal()), (ChildEnd::Exited(7), 7, None));
         let (end, _) = ended("kill -9 $$");
         assert_eq!((end, end.exit_status(), end.signal()), (ChildEnd::Killed(9), 137, Some(9)));
+    }
+
+    #[test]
+    #[expect(clippy::zombie_processes, reason = "child_state reaps it")]
+    fn a_child_that_was_stopped_is_seen_to_go_on() {
+        let mut command = Command::new("/bin/sh");
+        let mut child =
+            command.args(["-c", "kill -STOP $$; read line"]).stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id() as i32;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let next = || {
+            while Instant::now() < deadline {
+                match child_state(pid).unwrap() {
+                    Some(state) => return state,
+                    None => thread::sleep(Duration::from_millis(1)),
+                }
+            }
+            panic!("its state has not changed");
+        };
+        assert_eq!(next(), ChildState::Stopped);
+        send_signal(pid, libc::SIGCONT, None);
+        assert_eq!(next(), ChildState::Continued);
+        drop(child.stdin.take());
+        assert!(matches!(next(), ChildState::Ended(..)));
     }
 
     #[test]
