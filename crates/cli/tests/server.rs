@@ -256,8 +256,9 @@ fn endless() -> (Trial, PathBuf) {
     let mark = trial.folder.path().join("started");
     let script = format!("echo x >> {}; exec {program} none {{port}} {}", mark.display(), mark.display());
     let text = fs::read_to_string(trial.folder.path().join("experiment.toml")).unwrap();
-    let text =
-        format!("{text}server = [\"sh\", \"-c\", {script:?}]\n{URL}").replace("runs = 1", "runs = 1000");
+    let text = format!("{text}server = [\"sh\", \"-c\", {script:?}]\n{URL}")
+        .replace("runs = 1", "runs = 1000")
+        .replace("seconds = 0.3", "seconds = 1");
     fs::write(trial.folder.path().join("experiment.toml"), text).unwrap();
     (trial, mark)
 }
@@ -265,7 +266,7 @@ fn endless() -> (Trial, PathBuf) {
 #[test]
 fn servers_end_with_forebay_however_that_ends() {
     let (trial, mark) = endless();
-    let mut running = trial.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut running = trial.command(&[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     // Before it is the server, it is a shell that has yet to say when it wants to end.
     let (_, program) = working();
     wait(&mut running, || processes_with(&mark).iter().any(|line| line.starts_with(&program)));
@@ -281,7 +282,7 @@ fn servers_end_with_forebay_however_that_ends() {
 #[test]
 fn an_interrupt_keeps_what_was_measured_and_leaves_nothing_running() {
     let (trial, mark) = endless();
-    let mut running = trial.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut running = trial.command(&[]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let started = || fs::read(&mark).map_or(0, |marks| marks.len() / 2);
     // A run that the machine disturbed may be made three times.
     wait(&mut running, || started() > 2 * 3);
@@ -339,13 +340,16 @@ fn experiments_that_come_along_are_listed_and_can_be_started_from() {
     }
 }
 
-/// Waits for something while a child runs, which is killed if that takes too long.
+/// Waits for something while a child runs, which is killed if that takes too long, and whose messages are shown then.
 fn wait(child: &mut Child, done: impl Fn() -> bool) {
     let begun = Instant::now();
     while !done() {
-        if begun.elapsed() > PATIENCE || child.try_wait().unwrap().is_some() {
+        let ended = child.try_wait().unwrap();
+        if begun.elapsed() > PATIENCE || ended.is_some() {
             let _ = child.kill();
-            panic!("it never came to that");
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("it never came to that, {ended:?}: {said}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

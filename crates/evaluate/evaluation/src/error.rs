@@ -167,6 +167,12 @@ pub enum Error {
     /// A server could not be loaded.
     #[error("{0}")]
     Load(String),
+    /// Nothing of forebay's ran for a large part of what was to be measured.
+    #[error("the machine stood still for {seconds:.1} s: measure again when less goes on")]
+    StoodStill {
+        /// For so long.
+        seconds: f64,
+    },
     /// SIGINT, SIGTERM or SIGHUP came.
     #[error("interrupted")]
     Interrupted,

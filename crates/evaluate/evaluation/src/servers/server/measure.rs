@@ -37,8 +37,6 @@ const AT_REST_LOOKS_MAX: usize = 25;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A load of somebody else's that takes longer is ended.
 const LOAD_LIMIT: Duration = Duration::from_secs(3600);
-/// What was counted began and ended within this share of the load's time, or the machine stood still meanwhile.
-const LATE_MAX: f64 = 0.2;
 /// A run during which the machine stood still is made again, so often in all.
 const ATTEMPTS_MAX: usize = 3;
 /// Viewers that come in a second at most.
@@ -219,10 +217,9 @@ impl Run {
         let misses = Misses { first: each("first_level"), last: each("last_level"), tier: Tier::Hardware };
         let evidence = Evidence { misses: Some(misses).filter(|misses| misses.first > 0.0), ..evidence };
         let (verdict, refused) = (Verdict::of(&evidence), counts.refused.clone());
-        let punctual = counts.late_s <= evidence.seconds * LATE_MAX;
-        let late =
-            || format!("the machine stood still for {:.1} s: measure again when less goes on", counts.late_s);
-        let trouble = trouble.or_else(|| (!punctual).then(late));
+        let punctual = counts.punctual(evidence.seconds);
+        let trouble = trouble.or_else(|| punctual.as_ref().err().map(Error::to_string));
+        let punctual = punctual.is_ok();
         Self { figures, evidence, verdict, trouble, refused, punctual }
     }
 
@@ -262,14 +259,18 @@ fn spread_out(metric: &str, unit: &str, total: f64, evidence: &Evidence, tier: T
 impl Bench<'_> {
     /// Starts the server, loads it, counts, and ends it.
     pub(super) fn measure(&self, trial: &Trial) -> Result<Run, Error> {
-        let mut run = self.attempt(trial)?;
+        let mut run = self.attempt(trial);
         for _ in 1..ATTEMPTS_MAX {
-            if run.punctual {
+            let again = match &run {
+                Ok(run) => !run.punctual,
+                Err(error) => matches!(error, Error::StoodStill { .. }),
+            };
+            if !again {
                 break;
             }
-            run = self.attempt(trial)?;
+            run = self.attempt(trial);
         }
-        Ok(run)
+        run
     }
 
     fn attempt(&self, trial: &Trial) -> Result<Run, Error> {
@@ -348,7 +349,7 @@ impl Bench<'_> {
             Some(clients) => {
                 let ask = |window, stop: &AtomicBool| clients.run(window, stop);
                 let (answers, counts) = self.under_load(target, ask)?;
-                check_answered(&answers, self.description.seconds)?;
+                check_answered(&answers, &counts, self.description.seconds)?;
                 let mut run = of_clients(&answers, &counts, at_rest, self.description.seconds);
                 let answers_s = target.dependency_answers_after_s();
                 run.figures.extend(answers_s.map(|seconds| Figure::new(DEPENDENCY_ANSWERS, "s", seconds)));
@@ -474,10 +475,11 @@ impl Bench<'_> {
 }
 
 /// An error where no request was answered well: there is no latency then, and nothing to judge.
-fn check_answered(answers: &Answers, seconds: f64) -> Result<(), Error> {
+fn check_answered(answers: &Answers, counts: &Counts, seconds: f64) -> Result<(), Error> {
     if answers.requests > 0 {
         return Ok(());
     }
+    counts.punctual(seconds)?;
     Err(Error::Load(match &answers.first_error {
         Some(first) => format!("no request succeeded within {seconds} s; the first failed because {first}"),
         None => format!(
@@ -588,5 +590,28 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         call_bytes: counts.seen.calls.map(|calls| calls.bytes),
         held_bytes: counts.seen.held_bytes.clone(),
         ..Evidence::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_counters::Readings;
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_not_blamed_for_a_machine_that_stood_still() {
+        let counts = |late_s| Counts {
+            server: Readings::default(),
+            group: None,
+            machine: Readings::default(),
+            seen: Seen::default(),
+            disk: None,
+            refused: vec![],
+            late_s,
+        };
+        let unanswered = |late_s| check_answered(&Answers::none(), &counts(late_s), 1.0).unwrap_err();
+        assert!(matches!(unanswered(0.1), Error::Load(why) if why.contains("answered no request")));
+        assert!(matches!(unanswered(0.3), Error::StoodStill { .. }));
     }
 }

@@ -14,6 +14,9 @@ use crate::experiments::DiskQueue;
 /// What the kernel charges to processes, in user mode and in the kernel, is in multiples of this (`USER_HZ`, proc_pid_stat(5)).
 const TICK_S: f64 = 0.01;
 
+/// What was counted began and ended within this share of the load's time, or the machine stood still meanwhile.
+const LATE_MAX: f64 = 0.2;
+
 /// What several counters grew by in so many seconds; `None` where there is none of them. Meters start and stop one after the
 /// other, so that what they counted is of a little more.
 pub(super) fn total(readings: &Readings, names: &[&str], seconds: f64) -> Option<f64> {
@@ -56,6 +59,16 @@ pub(super) struct Counts {
     pub(super) refused: Vec<Refused>,
     /// How much later than the load they began, or ended.
     pub(super) late_s: f64,
+}
+
+impl Counts {
+    /// An error where the machine stood still while a load of so many seconds was to be counted.
+    pub(super) fn punctual(&self, seconds: f64) -> Result<(), Error> {
+        if self.late_s <= seconds * LATE_MAX {
+            return Ok(());
+        }
+        Err(Error::StoodStill { seconds: self.late_s })
+    }
 }
 
 /// The meters of a run to come.
