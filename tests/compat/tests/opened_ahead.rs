@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use forebay_compat::case::Case;
 use forebay_compat::guests::build;
 use forebay_compat::mounted::{launch, remote};
 use forebay_compat::run::Side;
@@ -11,14 +12,17 @@ use forebay_lab::{Opens, SlowDisk};
 
 const FILES: usize = 160;
 
-/// Files whose first byte decides what is made of them.
+/// Files as they are at first. Those that have not been changed stay the same ones.
 fn files(root: &Path) {
     let folder = root.join("files");
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir(&folder).expect("make a folder");
+    fs::create_dir_all(&folder).expect("make a folder");
     for number in 0..FILES {
         let content = format!("{number} of many\n").repeat(1 + number * 13 % 300);
-        fs::write(folder.join(format!("file{number}")), content).expect("write a file");
+        let path = folder.join(format!("file{number}"));
+        if fs::read_to_string(&path).is_ok_and(|before| before == content) {
+            continue;
+        }
+        fs::write(&path, content).expect("write a file");
     }
 }
 
@@ -73,4 +77,53 @@ fn who_has_other_rights_than_at_the_fork_takes_nothing() {
 #[test]
 fn threads_open_files_themselves() {
     sees_the_same("threads_open_files_themselves", "threads", |_| true);
+}
+
+/// That the guest sees the same where a replay opens files for it, and it has no speculator.
+fn sees_the_same_replayed(test: &str, mode: &str, is_wanted: fn(f64) -> bool) {
+    let Some(disk) = remote(test, files) else { return };
+    let state = Scratch::fresh(scratch::base().join(format!("{test}-state")));
+    let state = state.path().to_str().expect("a path in UTF-8");
+    let guest = build("opens_in_turn");
+    let folder = disk.mount_point().join("files");
+    let [guest, folder] = [&guest, &folder].map(|path| path.to_str().expect("a path in UTF-8"));
+    let run = |side| {
+        disk.fill(files).expect("write the files that were changed");
+        disk.make_cold().expect("make the disk cold");
+        let case = Case::new(test, [guest, mode, folder, &FILES.to_string(), "attached"]);
+        case.env("XDG_STATE_HOME", state).with_statistics().run(side)
+    };
+    let _recorded = run(Side::With);
+    let _ = in_some_run(|| {
+        let [without, with] = [Side::Without, Side::With].map(run);
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(text(&without.stdout), text(&with.stdout), "{mode}");
+        assert_eq!((without.status, text(&without.stderr)), (with.status, text(&with.stderr)), "{mode}");
+        assert_eq!(without.status, 0, "{mode}");
+        with.wanted(|with| with.figure("forks") == 0.0 && is_wanted(with.figure("opens_taken")))
+    });
+}
+
+/// Of four opens one has flags that are not foretold.
+#[test]
+fn what_a_replay_opens_is_what_an_open_gives() {
+    let test = "what_a_replay_opens_is_what_an_open_gives";
+    sees_the_same_replayed(test, "plainly", |taken| taken > FILES as f64 / 4.0);
+}
+
+#[test]
+fn what_has_changed_since_a_replay_opened_it_is_not_taken() {
+    sees_the_same_replayed("what_has_changed_since_a_replay", "changes", |taken| taken > 0.0);
+}
+
+#[test]
+fn who_has_other_rights_than_a_replay_takes_nothing() {
+    sees_the_same_replayed("who_has_other_rights_than_a_replay", "drops", |taken| {
+        taken > 0.0 && taken <= FILES as f64 / 2.0
+    });
+}
+
+#[test]
+fn threads_take_nothing_of_a_replay() {
+    sees_the_same_replayed("threads_take_nothing_of_a_replay", "threads", |_| true);
 }

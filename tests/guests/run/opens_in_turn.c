@@ -1,6 +1,9 @@
 /* Opens the files of a folder in turn, and tells of each what a program can see of an open file. It may have a timer that
- * changes files that it comes to later, give up its rights half way, or have another thread that opens files beside it. */
+ * changes files that it comes to later, give up its rights half way, or have another thread that opens files beside it. With
+ * another argument it has a segment of shared memory, so that it is never copied. */
 #include "hostile.h"
+
+#include <sys/shm.h>
 
 static const char *folder;
 
@@ -124,12 +127,16 @@ static void *beside(void *nothing)
 int main(int argc, char **argv)
 {
     static const int flags[] = {O_RDONLY, O_RDONLY | O_CLOEXEC, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, O_RDONLY | O_NOCTTY};
-    (void)argc;
     const char *mode = argv[1];
     files = atoi(argv[3]);
     folder = argv[2];
     pthread_t thread;
     void *count;
+    if (argc > 4) {
+        int segment = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+        if (segment < 0 || shmat(segment, NULL, 0) == (void *)-1 || shmctl(segment, IPC_RMID, NULL))
+            die("shmat");
+    }
     if (!strcmp(mode, "changes")) {
         changer();
         struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};

@@ -68,7 +68,7 @@ fn says_in_use(result: isize) -> bool {
 #[inline(never)]
 pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
     // Directories that are not empty are common, and each call that is made again keeps the executor waiting.
-    let may_be_ours = call::is(result, errno::EBUSY) || spawn::may_be_left();
+    let may_be_ours = call::is(result, errno::EBUSY) || spawn::may_be_left() || session::has_opened_ahead();
     if !may_be_ours || !process::is_own() {
         return result;
     }
@@ -91,6 +91,10 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Opens => opening_call(call),
             Class::Seek => original::seek(call),
             Class::Folder => {
+                // Its paths lead elsewhere from now on.
+                if call.number as u32 == n::__NR_chroot {
+                    original::end_reading();
+                }
                 let result = call.execute();
                 accesses::made(call, class, result);
                 result
@@ -107,6 +111,9 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
             Class::Control => original::control(call),
             Class::Confine => original::confine(call),
             Class::Visibility => {
+                if matches!(call.number as u32, n::__NR_unshare | n::__NR_setns) {
+                    original::end_reading();
+                }
                 if original::shows_copies(call) {
                     if original::watches_files(call) {
                         original::stop_replay();

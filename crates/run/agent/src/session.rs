@@ -288,9 +288,19 @@ pub fn has_taken(header: &Header) {
     }
 }
 
-/// Has the executor close what it has open ahead for speculations that are over.
+/// Whether the executor has files open ahead of programs.
+pub fn has_opened_ahead() -> bool {
+    header().is_some_and(|header| header.opened_count.load(Ordering::Relaxed) != 0)
+}
+
+/// The place of this process's slot among all.
+pub fn slot_index() -> usize {
+    SLOT_INDEX.load(Ordering::Relaxed)
+}
+
+/// Has the executor close what it has open ahead, where nobody may take that any more.
 pub fn call_in() {
-    if let Some(header) = header().filter(|header| header.opened_count.load(Ordering::Relaxed) != 0) {
+    if let Some(header) = header().filter(|_| has_opened_ahead()) {
         ring(header);
     }
 }

@@ -463,12 +463,13 @@ pub fn wait_for_hints() {
     }
 }
 
-/// Waits, while it begins no other, until the executor has done its jobs: of all processes, of programs' loaders, and of a replay.
-/// One that waits for a file system which does not answer is not waited for.
+/// Waits, while it begins no other, until the executor has done its jobs, and has no file open ahead: of all processes, of programs'
+/// loaders, and of a replay. One that waits for a file system which does not answer is not waited for.
 #[inline(never)]
 pub fn wait_for_jobs(header: &Header) {
     let mut pauses = 0u32;
-    while header.jobs_begun.load(SeqCst) != 0 && ticks() < header.quiet_until.load(Relaxed) {
+    let has_any = || header.jobs_begun.load(SeqCst) != 0 || header.opened_count.load(Relaxed) != 0;
+    while has_any() && ticks() < header.quiet_until.load(Relaxed) {
         process::pause();
         pauses += 1;
         if pauses.is_multiple_of(HINT_PAUSES_TO_WAKE) && !session::wake_supervisor() {

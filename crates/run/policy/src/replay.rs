@@ -161,6 +161,8 @@ impl Pace {
 /// The kernel soon forgets the names of a remote file system. A replay there keeps so near that the program follows in time
 /// ([`near`]). A program that needs nothing new is taken to go on as before. After two seconds it is not followed, because it may run
 /// where nothing is recorded.
+///
+/// A program that takes files which the replay has opened must come to them while they are open. A replay goes half as far for it.
 #[derive(Clone, Debug)]
 pub struct Follower {
     /// When the recorded run had the last needs.
@@ -212,14 +214,15 @@ impl Follower {
         self.others >= REPLAY_OTHERS_MAX
     }
 
-    /// Up to which time of the recorded run its needs may be met now. `None` where all may be. The program is as fast as that run at
-    /// least.
+    /// Up to which time of the recorded run its needs may be met now, where the program takes files or not. `None` where all may be. The
+    /// program is as fast as that run at least.
     #[must_use]
-    pub fn end(&self, now: u64) -> Option<u64> {
+    pub fn end(&self, now: u64, takes_files: bool) -> Option<u64> {
+        let kept = if takes_files { KEPT_US / 2 } else { KEPT_US };
         let [(since, before), _] = self.marks;
         let elapsed = now.saturating_sub(since).max(KEPT_US / 2);
         let silent = now.saturating_sub(self.heard);
-        let kept = KEPT_US + silent;
+        let kept = kept + silent;
         let ahead = near(self.reached - before, elapsed, kept).max(kept);
         (silent < REPLAY_SILENT_US).then(|| self.reached.saturating_add(ahead))
     }
@@ -394,14 +397,18 @@ mod tests {
     #[test]
     fn a_replay_is_as_far_ahead_as_the_program_comes_while_names_are_kept() {
         let mut follower = Follower::new(10_000);
-        assert_eq!(follower.end(10_000), Some(KEPT_US));
+        assert_eq!(follower.end(10_000, false), Some(KEPT_US));
         // Four times as fast as the recorded run, and then as fast.
         (0..1000).for_each(|need| follower.on_need(10_000 + 2_000 * need, Some(8_000 * need)));
-        let ahead = follower.end(2_010_000).unwrap() - 8_000_000;
+        let ahead = follower.end(2_010_000, false).unwrap() - 8_000_000;
         assert!((3 * KEPT_US..=4 * KEPT_US).contains(&ahead), "{ahead}");
         (0..200).for_each(|need| follower.on_need(2_010_000 + 8_000 * need, Some(8_000 * (1000 + need))));
-        let ahead = follower.end(3_610_000).unwrap() - 9_600_000;
+        let [ahead, near] = [false, true].map(|takes| follower.end(3_610_000, takes).unwrap() - 9_600_000);
         assert!((KEPT_US / 2..=KEPT_US).contains(&ahead), "{ahead}");
+        assert!(
+            (KEPT_US / 4..=KEPT_US / 2).contains(&near),
+            "files are closed when names are forgotten: {near}"
+        );
     }
 
     #[test]
@@ -410,20 +417,20 @@ mod tests {
         for need in 0..100 {
             follower.on_need(1, Some(if need % 5 == 0 { 5_000_000 } else { 1_000 * need }));
         }
-        let end = follower.end(1).unwrap();
+        let end = follower.end(1, false).unwrap();
         assert!((KEPT_US..1_000_000).contains(&end), "{end}");
         (0..20).for_each(|need| follower.on_need(2, Some(need)));
-        assert!(follower.end(2).unwrap() >= end);
+        assert!(follower.end(2, false).unwrap() >= end);
     }
 
     #[test]
     fn a_program_that_needs_nothing_new_is_not_followed_and_followed_again_later() {
         let mut follower = Follower::new(0);
         follower.on_need(100_000, Some(0));
-        assert!(follower.end(99_999 + REPLAY_SILENT_US).is_some());
-        assert_eq!(follower.end(100_000 + REPLAY_SILENT_US), None);
+        assert!(follower.end(99_999 + REPLAY_SILENT_US, false).is_some());
+        assert_eq!(follower.end(100_000 + REPLAY_SILENT_US, false), None);
         follower.on_need(2 * REPLAY_SILENT_US, Some(1));
-        assert!(follower.end(2 * REPLAY_SILENT_US).is_some());
+        assert!(follower.end(2 * REPLAY_SILENT_US, false).is_some());
     }
 
     #[test]

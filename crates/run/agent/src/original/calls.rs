@@ -53,6 +53,7 @@ pub fn on_untimed_read(call: &Call, descriptor: usize) {
 unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     let mut matched = Match::NoSpeculator;
     if LIVE.load(Relaxed) == 0 {
+        let _ = opened::may_take();
         timing::count_down();
     } else {
         matched = compare(signatures::read(call));
@@ -146,7 +147,7 @@ unsafe fn tell_of_library(call: &Call, result: isize) {
 /// As [`look_up`].
 #[inline(never)]
 unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
-    let may_be_open = LIVE.load(Relaxed) != 0 && matches!(class, Class::PathOpens | Class::PathAtOpens);
+    let may_be_open = opened::may_take() && matches!(class, Class::PathOpens | Class::PathAtOpens);
     // SAFETY: the caller's.
     let taken = if may_be_open { unsafe { opened::take(call) } } else { None };
     let (result, slow) = match taken {
@@ -173,8 +174,9 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
         }
     }
     if slow.is_some() {
-        opened::on_stall(call, result);
-        // SAFETY: the call has just been made.
+        // SAFETY: (both) the call has just been made.
+        unsafe { opened::on_stall(call, result) };
+        // SAFETY: above.
         let is_given_up = unsafe { given_up::after_look_up(call, class, result, alone(slow)) };
         if !passes_over(slow, is_given_up) {
             stalled(slow, matched, None, !is_given_up);

@@ -5,9 +5,9 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use forebay_protocol::layout::Slot;
 use forebay_sigsafe::{general as n, ticks};
 
-use super::PROBES;
 use super::outcome::{abandon, finish, settle_end};
 use super::slow::{self, Private};
+use super::{PROBES, opened};
 use crate::{process, session, spawn, usage};
 
 /// The longest time for which the executor begins nothing. Choice: its reads of a slow device end within it, and a process that is
@@ -23,6 +23,7 @@ pub fn leave_image() {
     slow::exclusive(dismiss);
     settle_figures(slot);
     PROBES.store(0, Relaxed);
+    opened::end_reading();
     session::close();
     spawn::wait_for_hints();
 }
@@ -63,6 +64,7 @@ pub fn in_quiet<R>(act: impl FnOnce() -> R) -> Option<R> {
     // A hint that was held for another one's folder is no job before that one is done.
     let quiet_ticks = header.ticks_per_second.load(Relaxed) / 1_000 * QUIET_MS;
     header.quiet_until.store(ticks().saturating_add(quiet_ticks), SeqCst);
+    session::call_in();
     spawn::wait_for_jobs(header);
     let given = act();
     header.quiet_until.store(0, SeqCst);

@@ -32,6 +32,7 @@ pub use self::calls::{
 pub use self::eligibility::{count_off, disable_everywhere, is_confined, may_ever_speculate};
 pub use self::end::{in_quiet, leave_image};
 pub use self::fault::on_fault;
+pub use self::opened::end_reading;
 pub use self::visibility::{shows_copies, stop_replay, watches_files};
 use crate::{process, session, spawn, timing};
 
@@ -62,6 +63,7 @@ pub fn begin_forked_child(header: &Header) -> bool {
     LIVE.store(0, Relaxed);
     PROBES.store(0, Relaxed);
     track::begin_process();
+    opened::begin_process();
     session::forget_slot();
     spawn::forget();
     true

@@ -3,29 +3,33 @@
 //!
 //! # When a file is taken
 //!
-//! * The live speculator foretold this open, with these flags, not longer ago than a remote file system's names are kept.
+//! * The live speculator foretold this open, with these flags, not longer ago than a remote file system's names are kept. Or a replay
+//!   did, which foretells absolute paths without flags, for the first thread of the process that waited for an open.
 //! * The path leads to that file now, and what the kernel knows of the file is as it was.
-//! * The thread has the rights that it had at the fork. The executor has the same rights, or the kernel gives nothing of it away.
-//! * No other thread has read or looked up files beside a speculator: for a moment, two descriptors are in use that are not the program's.
+//! * The thread has the rights that it had at the fork, or when it waited. The executor has the same rights, or the kernel gives
+//!   nothing of it away.
+//! * No other thread has read or looked up files meanwhile: for a moment, two descriptors are in use that are not the program's.
 //!
 //! In all other cases the program opens the file itself.
 
 use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use forebay_policy::price::REMOTE_KEPT_MS;
 use forebay_protocol::layout::{
-    Figures, Header, OPENED_FREE, OPENED_READY, OPENED_TAKEN, OpenedFile, file_system, open_key, shown_flags,
+    Figures, Header, OPENED_FREE, OPENED_READY, OPENED_TAKEN, OpenedFile, file_system, open_key, replay,
+    replayed_open_key, shown_flags,
 };
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
-use forebay_sigsafe::{call, errno, net, sys, ticks};
+use forebay_sigsafe::{call, errno, net, sys, thread_pointer, ticks};
 
+use super::eligibility::may_speculate;
 use super::slow::Blocked;
 use super::{LIVE, track};
 use crate::call::Call;
-use crate::{attributes, process, residency, session, signatures, speculator};
+use crate::{attributes, process, residency, session, signatures, speculator, timing};
 
 /// Groups that are compared.
 const GROUPS: usize = 64;
@@ -33,23 +37,83 @@ const GROUPS: usize = 64;
 /// What the thread might open at the last fork; 0 where that is not known.
 static RIGHTS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the program has waited for an open of its own that the executor might have made.
+/// Whether the program has waited for an open that only a speculator might have foretold, and for none since that a replay might.
 static AWAITED: AtomicBool = AtomicBool::new(false);
 
+/// The thread that a replay opens files for; 0 while there is none.
+static READER: AtomicUsize = AtomicUsize::new(0);
+/// What that thread might open then.
+static READERS_RIGHTS: AtomicU64 = AtomicU64::new(0);
+/// Whether there has been one in this process.
+static HAS_READ: AtomicBool = AtomicBool::new(false);
+
 /// An open of the program's has stalled: this is its descriptor, if it has one.
+///
+/// # Safety
+/// The kernel has just read the path of `call`.
 #[inline(never)]
-pub fn on_stall(call: &Call, result: isize) {
+pub unsafe fn on_stall(call: &Call, result: isize) {
+    let Some(shown) = call.open_flags().and_then(shown_flags) else { return };
     let device = || speculator::device(session::header()?, attributes::of(result)?.st_dev);
-    if !AWAITED.load(Relaxed)
-        && result >= 0
-        && call.open_flags().and_then(shown_flags).is_some()
-        && residency::has(device(), file_system::FUSE)
-    {
-        AWAITED.store(true, Relaxed);
+    if result >= 0 && residency::has(device(), file_system::FUSE) {
+        // SAFETY: the caller's.
+        let (_, path) = unsafe { signatures::path_of(call) };
+        AWAITED.store(!(may_be_replayed(path, shown) && begin_reading()), Relaxed);
     }
 }
 
-/// Whether a speculator may spare the program waits that a replay cannot: a replay opens no files ahead.
+/// Whether a replay may foretell an open by this path, which shows these flags.
+fn may_be_replayed(path: &[u8], shown: u32) -> bool {
+    shown == 0 && path.first() == Some(&b'/')
+}
+
+/// Has a replay that goes on open files for this thread, once in a process. Whether it does.
+#[inline(never)]
+fn begin_reading() -> bool {
+    if HAS_READ.load(Relaxed) {
+        return READER.load(Relaxed) == thread_pointer();
+    }
+    let Some(header) = session::header() else { return false };
+    let is_on = header.replay.state.load(Relaxed) == replay::ON;
+    if !is_on || !may_speculate() || !process::is_own() || HAS_READ.swap(true, Relaxed) {
+        return false;
+    }
+    let (Some(rights), Ok(_)) = (rights(), session::claim(process::original())) else { return false };
+    READERS_RIGHTS.store(rights, Relaxed);
+    // The executor compares rights after this.
+    header.replay.begin_taking(session::slot_index());
+    READER.store(thread_pointer(), Relaxed);
+    true
+}
+
+/// A replay opens no more files for this process.
+#[cold]
+#[inline(never)]
+pub fn end_reading() {
+    if READER.swap(0, Relaxed) != 0
+        && let Some(header) = session::header()
+    {
+        header.replay.end_taking(session::slot_index());
+    }
+}
+
+/// Starts in a forked child: what was opened is its parent's.
+pub fn begin_process() {
+    READER.store(0, Relaxed);
+    HAS_READ.store(false, Relaxed);
+}
+
+/// Whether files may have been opened for this thread. Another one that makes calls while there is a reader ends that.
+#[inline(always)]
+pub fn may_take() -> bool {
+    let reader = READER.load(Relaxed);
+    if reader != 0 && reader != thread_pointer() {
+        end_reading();
+    }
+    reader != 0 || LIVE.load(Relaxed) != 0
+}
+
+/// Whether a speculator may spare the program waits that a replay cannot: it foretells opens with flags, and by relative paths.
 pub fn are_awaited() -> bool {
     AWAITED.load(Relaxed) && session::slot().is_none_or(|slot| slot.takes_none.load(Relaxed) == 0)
 }
@@ -69,20 +133,28 @@ pub unsafe fn take(call: &Call) -> Option<isize> {
     let slot = session::slot().filter(|slot| slot.takes_none.load(Relaxed) == 0)?;
     let flags = call.open_flags()?;
     let shown = shown_flags(flags)?;
-    if !track::is_led() || track::is_shared() || !process::is_own() {
+    let (is_led, is_reader) =
+        (LIVE.load(Relaxed) != 0 && track::is_led(), READER.load(Relaxed) == thread_pointer());
+    if !is_led && !is_reader || track::is_shared() || !process::is_own() || !may_speculate() {
         return None;
     }
-    if rights().is_none_or(|rights| rights != RIGHTS.load(Relaxed)) {
+    let rights = rights()?;
+    let is_led = is_led && rights == RIGHTS.load(Relaxed);
+    let is_reader = is_reader && rights == READERS_RIGHTS.load(Relaxed);
+    if !is_led && !is_reader {
         return None;
     }
     // A handler that opens files, or that jumps out, would find these descriptors.
     let _signals = Blocked::begin();
     // SAFETY: the caller's: a path that cannot be read is refused here, too.
     let named = unsafe { attributes::named(call, shown & n::O_NOFOLLOW != 0) }?;
-    // SAFETY: the kernel has just read the path.
-    let signature = unsafe { signatures::path(call) };
-    let key = open_key(signature, shown, process::original(), LIVE.load(Relaxed));
-    let file = find(header, key, figures(&named))?;
+    // SAFETY: (both) the kernel has just read the path.
+    let (signature, (_, path)) = unsafe { (signatures::path(call), signatures::path_of(call)) };
+    let (process, figures) = (process::original(), figures(&named));
+    let speculated = || find(header, open_key(signature, shown, process, LIVE.load(Relaxed)), figures);
+    let replayed = || find(header, replayed_open_key(path, process), figures);
+    let file = is_led.then(speculated).flatten();
+    let file = file.or_else(|| (is_reader && may_be_replayed(path, shown)).then(replayed).flatten())?;
     let received = receive(header, file, flags & n::O_CLOEXEC != 0);
     match received {
         Ok(descriptor) => {
@@ -91,6 +163,8 @@ pub unsafe fn take(call: &Call) -> Option<isize> {
             }
             if is_as_asked(descriptor, &named, shown) {
                 slot.counters.opens_taken.fetch_add(1, Relaxed);
+                // It was spared a stall.
+                timing::extend();
                 return Some(descriptor);
             }
             close(descriptor);

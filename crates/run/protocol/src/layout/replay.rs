@@ -1,5 +1,6 @@
 //! How the replay of an access profile goes on.
 
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The state of a replay and its figures.
@@ -20,6 +21,41 @@ pub struct Replay {
     pub changed: AtomicU64,
     /// Data that was brought into memory, or was found there.
     pub bytes: AtomicU64,
+    /// Which process takes files that the replay opens ahead: see [`Replay::taker`].
+    taker: AtomicU32,
+}
+
+/// The low bits of [`Replay::taker`]: the slot of the process plus 1, or 0 where none takes files. The others tell one from the next.
+const TAKER_SLOT: u32 = 0xffff;
+
+/// A process that takes files which a replay opens ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// Its slot.
+    pub slot: usize,
+    word: u32,
+}
+
+impl Replay {
+    /// The process that takes files.
+    #[must_use]
+    pub fn taker(&self) -> Option<Taker> {
+        let word = self.taker.load(Acquire);
+        Some(Taker { slot: ((word & TAKER_SLOT) as usize).checked_sub(1)?, word })
+    }
+
+    /// The process of this slot takes files from now on, and no other one.
+    pub fn begin_taking(&self, slot: usize) {
+        let slot = (slot as u32 + 1) & TAKER_SLOT;
+        let next = |word: u32| Some((word & !TAKER_SLOT).wrapping_add(TAKER_SLOT + 1) | slot);
+        let _ = self.taker.fetch_update(AcqRel, Relaxed, next);
+    }
+
+    /// The process of this slot takes no more files.
+    pub fn end_taking(&self, slot: usize) {
+        let ended = |word: u32| (word & TAKER_SLOT == slot as u32 + 1).then_some(word & !TAKER_SLOT);
+        let _ = self.taker.fetch_update(AcqRel, Relaxed, ended);
+    }
 }
 
 /// There is none.
@@ -30,3 +66,25 @@ pub const ON: u32 = 1;
 pub const OVER: u32 = 2;
 /// The program needs other things than were foretold, or would be told of what a replay opens. It never goes on.
 pub const STOPPED: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_process_takes_files_and_is_another_one_each_time() {
+        let replay = Replay::default();
+        assert_eq!(replay.taker(), None);
+        replay.begin_taking(0);
+        let first = replay.taker();
+        assert_eq!(first.map(|taker| taker.slot), Some(0));
+        replay.end_taking(1);
+        assert_eq!(replay.taker(), first, "it is not that one's to end");
+        replay.begin_taking(0);
+        assert!(replay.taker() != first && replay.taker().is_some());
+        replay.begin_taking(7);
+        assert_eq!(replay.taker().map(|taker| taker.slot), Some(7));
+        replay.end_taking(7);
+        assert_eq!(replay.taker(), None);
+    }
+}

@@ -243,7 +243,7 @@ fn read_cell(channel: &Channel, slot: usize, cell: &PathCell) -> Option<Hint> {
     let pid = channel.slot(slot).pid.load(Relaxed);
     let key = cell.open_key.load(Relaxed);
     let flags = shown_flags(cell.open_flags.load(Relaxed)).filter(|_| key != 0);
-    let open = flags.map(|flags| Open { key, flags });
+    let open = flags.map(|flags| Open { slot, key, flags, taker: None });
     absolute.then_some(Hint { slot, pid, path, wanted, open })
 }
 

@@ -319,9 +319,9 @@ impl Fetcher {
         done: &mut Done,
     ) -> Result<(), Errno> {
         let device = part.device;
-        if let (Some(open), Origin::Slot(slot)) = (job.open, job.origin)
+        if let Some(open) = job.open.filter(|open| !done.is_changed && self.may_open(open))
             && self.devices.is_fuse(device)
-            && let Some(place) = self.opened.reserve(slot, open)
+            && let Some(place) = self.opened.reserve(open)
         {
             return self.open_ahead(job, Ahead { open, place, found: status }, part, done);
         }
@@ -339,6 +339,12 @@ impl Fetcher {
             probe.tell(is_kept);
         }
         self.ask_again(job, &file, device).map(drop)
+    }
+
+    /// Whether the program has this one's rights, and its paths begin where those of the job do. A speculator's jobs tell by themselves.
+    fn may_open(&self, open: &Open) -> bool {
+        let Some(taker) = open.taker else { return true };
+        matches!((self.roots.of_taker(&self.channel, taker), &self.replay_root), (Root::Ours, Root::Ours))
     }
 
     /// Opens a file for the program to take, and brings the part of it into memory.

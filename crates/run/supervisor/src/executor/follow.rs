@@ -77,7 +77,8 @@ impl Reach {
                 let _ = state.compare_exchange(replay::ON, replay::STOPPED, Relaxed, Relaxed);
                 return;
             }
-            self.end.store(follower.end(now()).unwrap_or(0), Relaxed);
+            let takes_files = channel.header().replay.taker().is_some();
+            self.end.store(follower.end(now(), takes_files).unwrap_or(0), Relaxed);
             wake(channel);
             thread::sleep(pause);
         }

@@ -11,14 +11,17 @@ use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        atomic::{
+            AtomicU32,
+            Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+        },
     },
 };
 
-use forebay_policy::price::REMOTE_KEPT_MS;
+use forebay_policy::price::{REMOTE_KEPT_MS, REPLAY_OTHERS_MAX};
 use forebay_protocol::layout::{
     Figures, OPENED_ENOUGH, OPENED_FREE, OPENED_READY, OPENED_RESERVED, OPENED_TAKEN, OpenedFile,
-    SLOT_CLAIMED,
+    SLOT_CLAIMED, Taker, replay, replayed_open_key,
 };
 use rustix::{
     cmsg_space,
@@ -32,13 +35,27 @@ use rustix::{
 
 use crate::{channel::Channel, ffi};
 
-/// The open of a program that a speculator foretold.
+/// The open of a program that was foretold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
+    /// The slot of the process.
+    pub slot: usize,
     /// Tells it; see [`forebay_protocol::layout::open_key`].
     pub key: u64,
     /// See [`forebay_protocol::layout::shown_flags`].
     pub flags: u32,
+    /// Where a replay foretold it, for whom; else the process's speculator did.
+    pub taker: Option<Taker>,
+}
+
+impl Open {
+    /// That of a file whose data a replay brings, by the process that takes such files now.
+    pub fn of_replay(channel: &Channel, path: &[u8]) -> Option<Self> {
+        let taker = channel.header().replay.taker()?;
+        let process = channel.slot(taker.slot).pid.load(Relaxed);
+        let key = replayed_open_key(path, process);
+        Some(Self { slot: taker.slot, key, flags: 0, taker: Some(taker) })
+    }
 }
 
 /// Files that lie open.
@@ -47,15 +64,25 @@ pub struct Opened {
     channel: Arc<Channel>,
     /// By their places; also those that were taken since the last [`Self::sweep`].
     lying: Arc<Mutex<HashMap<usize, Lying>>>,
+    /// Files of a replay that nobody came for, since one was taken.
+    untaken: Arc<AtomicU32>,
 }
 
 /// A file for a process, which waits at its end until it is closed or taken.
 struct Lying {
     slot: usize,
-    /// Of the speculator that foretold the open.
-    generation: u32,
+    foretold: Foretold,
     since: u64,
     _socket: OwnedFd,
+}
+
+/// Who foretold an open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Foretold {
+    /// The speculator of this generation.
+    BySpeculator(u32),
+    /// The replay, for this process.
+    ByReplay(Taker),
 }
 
 /// What is left of a file.
@@ -72,14 +99,14 @@ pub struct Place {
     opened: Opened,
     index: usize,
     slot: usize,
-    generation: u32,
+    foretold: Foretold,
     is_filled: bool,
 }
 
 impl Opened {
     /// Files for the processes of `channel`.
     pub fn new(channel: Arc<Channel>) -> Self {
-        Self { channel, lying: Arc::default() }
+        Self { channel, lying: Arc::default(), untaken: Arc::default() }
     }
 
     /// Whether another file may be opened ahead: the rest of the places is for those that are being opened.
@@ -87,17 +114,22 @@ impl Opened {
         self.channel.header().opened_count.load(Relaxed) < OPENED_ENOUGH
     }
 
-    /// A place for a file that the process of this slot is to open.
-    pub fn reserve(&self, slot: usize, open: Open) -> Option<Place> {
+    /// A place for a file that is to be opened. For a replay there is none where the program takes other files than were foretold.
+    pub fn reserve(&self, open: Open) -> Option<Place> {
         let header = self.channel.header();
+        let Open { slot, key, taker, .. } = open;
+        if taker.is_some() && !(self.has_room() && self.untaken.load(Relaxed) < REPLAY_OTHERS_MAX) {
+            return None;
+        }
         let claim = |file: &OpenedFile| {
             file.state.compare_exchange(OPENED_FREE, OPENED_RESERVED, AcqRel, Relaxed).is_ok()
         };
         let index = header.opened.iter().position(claim)?;
-        header.opened[index].key.store(open.key, Relaxed);
+        header.opened[index].key.store(key, Relaxed);
         header.opened_count.fetch_add(1, Relaxed);
-        let generation = self.channel.slot(slot).generation.load(Relaxed);
-        Some(Place { opened: self.clone(), index, slot, generation, is_filled: false })
+        let of_speculator = || Foretold::BySpeculator(self.channel.slot(slot).generation.load(Relaxed));
+        let foretold = taker.map_or_else(of_speculator, Foretold::ByReplay);
+        Some(Place { opened: self.clone(), index, slot, foretold, is_filled: false })
     }
 
     /// Closes what nobody comes for any more.
@@ -111,10 +143,14 @@ impl Opened {
         let all: Vec<_> = lying.iter().filter_map(left).collect();
         for (index, left) in all {
             // With its socket a file is closed that still lies there.
-            let file = lying.remove(&index);
-            if let Some(Lying { slot, .. }) = file.filter(|_| left == Left::File) {
+            let Some(Lying { slot, foretold, .. }) = lying.remove(&index) else { continue };
+            let is_of_replay = matches!(foretold, Foretold::ByReplay(_));
+            if left == Left::File {
+                self.untaken.fetch_add(is_of_replay.into(), Relaxed);
                 self.release(index);
                 self.channel.header().jobs[slot].fetch_sub(1, SeqCst);
+            } else if is_of_replay {
+                self.untaken.store(0, Relaxed);
             }
         }
     }
@@ -137,12 +173,21 @@ impl Opened {
         is_reserved.then_some(Left::File)
     }
 
-    /// Whether the speculation goes on in which the file was opened.
+    /// Whether the speculation or the replay goes on for which the file was opened, and no program waits for what is open.
     fn is_expected(&self, file: &Lying) -> bool {
         let header = self.channel.header();
         header.slot_states[file.slot].load(SeqCst) == SLOT_CLAIMED
             && header.files_watched.load(SeqCst) == 0
-            && self.channel.slot(file.slot).generation.load(Relaxed) == file.generation
+            && ffi::ticks() >= header.quiet_until.load(SeqCst)
+            && match file.foretold {
+                Foretold::BySpeculator(generation) => {
+                    self.channel.slot(file.slot).generation.load(Relaxed) == generation
+                }
+                Foretold::ByReplay(taker) => {
+                    header.replay.taker() == Some(taker)
+                        && header.replay.state.load(Relaxed) != replay::STOPPED
+                }
+            }
     }
 
     /// A place that is reserved is free again.
@@ -174,7 +219,7 @@ impl Place {
         place.socket.store(socket.as_raw_fd().cast_unsigned(), Relaxed);
         place.opened_at.store(since, Relaxed);
         place.figures.store(figures(known).value(), Relaxed);
-        let lying = Lying { slot: self.slot, generation: self.generation, since, _socket: socket };
+        let lying = Lying { slot: self.slot, foretold: self.foretold, since, _socket: socket };
         let mut all = self.opened.lock();
         all.insert(self.index, lying);
         self.opened.channel.header().jobs[self.slot].fetch_add(1, SeqCst);
@@ -220,7 +265,7 @@ mod tests {
     };
 
     const SLOT: usize = 3;
-    const OPEN: Open = Open { key: 7, flags: 0 };
+    const OPEN: Open = Open { slot: SLOT, key: 7, flags: 0, taker: None };
 
     /// A channel with a process, and files for it.
     fn fixture() -> Opened {
@@ -232,11 +277,17 @@ mod tests {
     }
 
     /// Opens a pipe's end ahead: its other end tells when it is closed.
-    fn fill(opened: &Opened) -> OwnedFd {
+    fn fill(opened: &Opened, open: Open) -> OwnedFd {
         let (watched, file) = pipe().unwrap();
         let known = statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).unwrap();
-        opened.reserve(SLOT, OPEN).unwrap().fill(file, &known).unwrap();
+        opened.reserve(open).unwrap().fill(file, &known).unwrap();
         watched
+    }
+
+    /// The open of a replay.
+    fn replayed(opened: &Opened) -> Open {
+        opened.channel.header().replay.begin_taking(SLOT);
+        Open::of_replay(&opened.channel, b"/a").unwrap()
     }
 
     fn is_closed(watched: &OwnedFd) -> bool {
@@ -250,17 +301,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_lies_open_while_its_speculation_goes_on() {
-        let ends: [fn(&Opened); 4] = [
-            |opened| opened.channel.slot(SLOT).generation.store(6, Relaxed),
+    fn a_file_lies_open_while_what_it_was_opened_for_goes_on() {
+        type End = fn(&Opened);
+        let of_both: [End; 4] = [
             |opened| opened.channel.header().slot_states[SLOT].store(0, Relaxed),
             |opened| opened.channel.header().files_watched.store(1, Relaxed),
+            |opened| opened.channel.header().quiet_until.store(u64::MAX, Relaxed),
             // It is open for too long.
             |opened| opened.channel.header().ticks_per_second.store(0, Relaxed),
         ];
-        for end in ends {
+        let of_speculation: End = |opened| opened.channel.slot(SLOT).generation.store(6, Relaxed);
+        let of_replay: [End; 3] = [
+            |opened| opened.channel.header().replay.end_taking(SLOT),
+            |opened| opened.channel.header().replay.begin_taking(SLOT),
+            |opened| opened.channel.header().replay.state.store(replay::STOPPED, Relaxed),
+        ];
+        type Foretell = fn(&Opened) -> Open;
+        let speculated: Foretell = |_| OPEN;
+        let ends = of_both.into_iter().chain([of_speculation]).map(|end| (speculated, end));
+        let ends = ends.chain(of_both.into_iter().chain(of_replay).map(|end| (replayed as Foretell, end)));
+        for (open, end) in ends {
             let opened = fixture();
-            let watched = fill(&opened);
+            let watched = fill(&opened, open(&opened));
             opened.sweep();
             assert!(!is_closed(&watched));
             assert_eq!(counts(&opened), (1, 1), "the process would wait for it");
@@ -272,9 +334,22 @@ mod tests {
     }
 
     #[test]
+    fn a_replay_whose_files_nobody_takes_opens_no_more() {
+        let opened = fixture();
+        for _ in 0..REPLAY_OTHERS_MAX {
+            let _watched = fill(&opened, replayed(&opened));
+            opened.channel.header().ticks_per_second.store(0, Relaxed);
+            opened.sweep();
+            opened.channel.header().ticks_per_second.store(1 << 40, Relaxed);
+        }
+        assert!(opened.reserve(replayed(&opened)).is_none());
+        assert!(opened.reserve(OPEN).is_some(), "a speculator foretells its program's own");
+    }
+
+    #[test]
     fn what_was_taken_is_forgotten() {
         let opened = fixture();
-        let _watched = fill(&opened);
+        let _watched = fill(&opened, OPEN);
         let header = opened.channel.header();
         let file = header.opened.iter().find(|file| file.key.load(Relaxed) == OPEN.key).unwrap();
         assert_eq!(file.state.load(Relaxed), OPENED_READY);
@@ -290,8 +365,8 @@ mod tests {
     #[test]
     fn a_place_that_is_not_filled_is_free_again() {
         let opened = fixture();
-        let places: Vec<_> = (0..OPENED).map(|_| opened.reserve(SLOT, OPEN).unwrap()).collect();
-        assert!(!opened.has_room() && opened.reserve(SLOT, OPEN).is_none());
+        let places: Vec<_> = (0..OPENED).map(|_| opened.reserve(OPEN).unwrap()).collect();
+        assert!(!opened.has_room() && opened.reserve(OPEN).is_none());
         assert_eq!(counts(&opened), (OPENED as u32, 0), "an open that gets no answer would keep the process");
         drop(places);
         assert!(opened.has_room());
@@ -301,7 +376,7 @@ mod tests {
     #[test]
     fn who_takes_a_file_has_its_only_descriptor() {
         let opened = fixture();
-        let watched = fill(&opened);
+        let watched = fill(&opened, OPEN);
         let lying = opened.lock();
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);

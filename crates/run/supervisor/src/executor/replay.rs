@@ -1,7 +1,7 @@
 //! The steps of a replay, handed out as jobs.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeSet, HashSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::Ordering::{Acquire, Relaxed, SeqCst},
@@ -17,6 +17,7 @@ use super::{
     fetch::CHUNK_BYTES,
     folders::{Entry, Folders},
     follow::Reach,
+    opened::Open,
     wake,
 };
 use crate::{channel::Channel, devices::Ticket};
@@ -31,6 +32,8 @@ pub struct Replay(Arc<Inner>);
 struct Inner {
     channel: Arc<Channel>,
     steps: Vec<Fetch>,
+    /// Whether each step is the first one that brings data of its file, and may open that for the program.
+    may_open: Vec<bool>,
     progress: Mutex<Progress>,
     reach: Reach,
 }
@@ -57,6 +60,10 @@ impl Replay {
     /// Of these steps, in this order, at the pace that suits their number, within `reach`.
     pub fn new(channel: Arc<Channel>, steps: Vec<Fetch>, pace: fn(usize) -> Pace, reach: Reach) -> Self {
         let steps: Vec<Fetch> = steps.into_iter().flat_map(in_chunks).collect();
+        let mut seen = HashSet::new();
+        let may_open =
+            steps.iter().map(|step| matches!(step.wanted, Wanted::Data { .. }) && seen.insert(&step.path));
+        let may_open = may_open.collect();
         let progress = Progress {
             pace: pace(steps.len()),
             postponed: VecDeque::new(),
@@ -69,7 +76,7 @@ impl Replay {
         let state = if steps.is_empty() { replay::OVER } else { replay::ON };
         // The program may have stopped it already.
         let _ = figures.state.fetch_update(SeqCst, Relaxed, |now| (now != replay::STOPPED).then_some(state));
-        Self(Arc::new(Inner { channel, steps, progress: Mutex::new(progress), reach }))
+        Self(Arc::new(Inner { channel, steps, may_open, progress: Mutex::new(progress), reach }))
     }
 
     /// The next step.
@@ -97,7 +104,11 @@ impl Replay {
             number: NUMBER_FIRST + step as u64,
             wanted: if is_whole { fetch.wanted.clone() } else { Wanted::LookUp { follow: true } },
             path: fetch.path.clone(),
-            open: None,
+            open: if is_whole && self.0.may_open[step] {
+                Open::of_replay(&self.0.channel, &fetch.path)
+            } else {
+                None
+            },
             ticket: Ticket::new(move || inner.leave(step)),
         })
     }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
+use forebay_protocol::layout::Taker;
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::channel::Channel;
@@ -32,6 +33,7 @@ pub enum Root {
 pub struct Roots {
     of_slots: Mutex<HashMap<Asking, Root>>,
     of_process: Mutex<Option<(u32, Root)>>,
+    of_taker: Mutex<Option<(Taker, Root)>>,
     of_waiting: Mutex<Option<(u32, u64, Root)>>,
 }
 
@@ -52,6 +54,17 @@ impl Roots {
         // Nothing is kept of what was before.
         known.retain(|known, _| asking(known.0) == *known);
         known.insert(asks, root.clone());
+        root
+    }
+
+    /// The root of the process that takes files which a replay opens, since it began to.
+    pub fn of_taker(&self, channel: &Channel, taker: Taker) -> Root {
+        let mut known = self.of_taker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, root)) = known.as_ref().filter(|(known, _)| *known == taker) {
+            return root.clone();
+        }
+        let root = find_root(channel.slot(taker.slot).pid.load(Relaxed));
+        *known = Some((taker, root.clone()));
         root
     }
 
