@@ -5,7 +5,7 @@ use std::path::Path;
 
 use forebay_compat::case::Case;
 use forebay_compat::guests::build;
-use forebay_compat::mounted::{launch, remote};
+use forebay_compat::mounted::{Mounted, launch, remote};
 use forebay_compat::run::Side;
 use forebay_compat::{Outcome, Scratch, in_some_run, scratch};
 use forebay_lab::{Opens, SlowDisk};
@@ -126,4 +126,28 @@ fn who_has_other_rights_than_a_replay_takes_nothing() {
 #[test]
 fn threads_take_nothing_of_a_replay() {
     sees_the_same_replayed("threads_take_nothing_of_a_replay", "threads", |_| true);
+}
+
+/// A program reads fewer files than a replay opens for it, and has the file system unmounted by a program without an agent.
+#[test]
+fn what_is_open_ahead_keeps_no_file_system_busy() {
+    let test = "what_is_open_ahead_keeps_nothing_busy";
+    let Some(disk) = remote(test, files) else { return };
+    let scratch = Scratch::fresh(scratch::base().join(format!("{test}-state")));
+    let [state, at] = ["state", "at"].map(|name| scratch.path().join(name).display().to_string());
+    let guest = build("opens_in_turn").display().to_string();
+    let source = disk.mount_point().join("files").display().to_string();
+    let run = |side, read: usize, unmounts: bool| {
+        disk.make_cold().expect("make the disk cold");
+        let _mounted = Mounted::new(&["--bind", &source], Path::new(&at));
+        let case = Case::new(test, [&guest, "unmounts", &at, &FILES.to_string()]);
+        let case = case.env("XDG_STATE_HOME", &state).env("READ", &read.to_string()).with_statistics();
+        if unmounts { case.env("UNMOUNT", "1").run(side) } else { case.run(side) }
+    };
+    assert_eq!(run(Side::With, FILES, false).status, 0);
+    for read in [10, FILES / 4, FILES / 2, FILES * 3 / 4] {
+        let [without, with] = [Side::Without, Side::With].map(|side| run(side, read, true));
+        let text = |outcome: Outcome| String::from_utf8_lossy(&outcome.stdout).into_owned();
+        assert_eq!(text(without), text(with));
+    }
 }

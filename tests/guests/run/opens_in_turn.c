@@ -1,6 +1,7 @@
 /* Opens the files of a folder in turn, and tells of each what a program can see of an open file. It may have a timer that
  * changes files that it comes to later, give up its rights half way, or have another thread that opens files beside it. With
- * another argument it has a segment of shared memory, so that it is never copied. */
+ * another argument it has a segment of shared memory, so that it is never copied. Or it reads READ of the files, and unmounts the
+ * folder if UNMOUNT is set. */
 #include "hostile.h"
 
 #include <sys/shm.h>
@@ -124,6 +125,30 @@ static void *beside(void *nothing)
     return (void *)count;
 }
 
+/* Reads some of the files, and unmounts the folder that they are in. */
+static int read_and_unmount(void)
+{
+    const char *wanted = getenv("READ");
+    char bytes[8192];
+    long count = 0;
+    int status = 0;
+    for (int number = 0; wanted && number < atoi(wanted); number++) {
+        int fd = open(path_of(number), O_RDONLY);
+        count += read(fd, bytes, sizeof bytes);
+        close(fd);
+    }
+    if (getenv("UNMOUNT")) {
+        pid_t child = fork();
+        if (child == 0) {
+            execlp("umount", "umount", folder, NULL);
+            _exit(127);
+        }
+        waitpid(child, &status, 0);
+    }
+    printf("%ld bytes, unmounted: %d\n", count, status);
+    return finish();
+}
+
 int main(int argc, char **argv)
 {
     static const int flags[] = {O_RDONLY, O_RDONLY | O_CLOEXEC, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, O_RDONLY | O_NOCTTY};
@@ -132,6 +157,8 @@ int main(int argc, char **argv)
     folder = argv[2];
     pthread_t thread;
     void *count;
+    if (!strcmp(mode, "unmounts"))
+        return read_and_unmount();
     if (argc > 4) {
         int segment = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
         if (segment < 0 || shmat(segment, NULL, 0) == (void *)-1 || shmctl(segment, IPC_RMID, NULL))

@@ -209,8 +209,7 @@ unsafe fn inject(directory: usize, path: usize, workspace: &mut Workspace) -> Op
         Ok(()) => Some(session::Name { program_key: key, ..session::name() }),
         Err(Some(reason)) => {
             if reason == Unassisted::Privileged {
-                // It may unmount what the executor has open for its parent.
-                spawn::wait_for_hints();
+                original::quieten();
             }
             count(reason);
             None

@@ -10,9 +10,8 @@ use super::slow::{self, Private};
 use super::{PROBES, opened};
 use crate::{process, session, spawn, usage};
 
-/// The longest time for which the executor begins nothing. Choice: its reads of a slow device end within it, and a process that is
-/// killed meanwhile holds up little.
-const QUIET_MS: u64 = 50;
+/// So often is waited at most until the executor has nothing open. Choice: a second together, as for the hints of one process.
+const QUIETS_MAX: u32 = 20;
 
 /// The program's image ends: by exec, or with the process. What comes next may unmount what the executor has open for it.
 pub fn leave_image() {
@@ -62,14 +61,31 @@ pub fn in_quiet<R>(act: impl FnOnce() -> R) -> Option<R> {
         spawn::wait_for_hints();
     }
     // A hint that was held for another one's folder is no job before that one is done.
-    let quiet_ticks = header.ticks_per_second.load(Relaxed) / 1_000 * QUIET_MS;
-    header.quiet_until.store(ticks().saturating_add(quiet_ticks), SeqCst);
+    header.quiet_until.store(spawn::quiet_end(header), SeqCst);
     session::call_in();
     spawn::wait_for_jobs(header);
     let given = act();
     header.quiet_until.store(0, SeqCst);
     session::ring(header);
     Some(given)
+}
+
+/// A program without an agent comes next, which may unmount what the executor has open: it begins nothing for a moment, and opens no
+/// more files ahead for a replay.
+pub fn quieten() {
+    let Some(header) = session::header() else { return };
+    if let Some(taker) = header.replay.taker() {
+        header.replay.end_taking(taker.slot);
+    }
+    spawn::wait_for_hints();
+    for _ in 0..QUIETS_MAX {
+        header.quiet_until.store(spawn::quiet_end(header), SeqCst);
+        session::call_in();
+        if spawn::wait_for_jobs(header) {
+            break;
+        }
+    }
+    header.quiet_until.store(spawn::quiet_end(header), SeqCst);
 }
 
 #[inline(never)]

@@ -30,7 +30,7 @@ pub use self::calls::{
     confine, control, is_harmless, look_up, on_lock, on_mapping, on_untimed_read, read, seek,
 };
 pub use self::eligibility::{count_off, disable_everywhere, is_confined, may_ever_speculate};
-pub use self::end::{in_quiet, leave_image};
+pub use self::end::{in_quiet, leave_image, quieten};
 pub use self::fault::on_fault;
 pub use self::opened::end_reading;
 pub use self::visibility::{shows_copies, stop_replay, watches_files};

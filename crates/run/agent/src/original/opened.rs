@@ -70,10 +70,11 @@ fn may_be_replayed(path: &[u8], shown: u32) -> bool {
 /// Has a replay that goes on open files for this thread, once in a process. Whether it does.
 #[inline(never)]
 fn begin_reading() -> bool {
-    if HAS_READ.load(Relaxed) {
-        return READER.load(Relaxed) == thread_pointer();
-    }
     let Some(header) = session::header() else { return false };
+    if HAS_READ.load(Relaxed) {
+        let is_taker = header.replay.taker().is_some_and(|taker| taker.slot == session::slot_index());
+        return is_taker && READER.load(Relaxed) == thread_pointer();
+    }
     let is_on = header.replay.state.load(Relaxed) == replay::ON;
     if !is_on || !may_speculate() || !process::is_own() || HAS_READ.swap(true, Relaxed) {
         return false;

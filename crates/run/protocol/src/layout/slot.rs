@@ -60,6 +60,8 @@ pub struct Slot {
     pub path_next: AtomicU32,
     /// Hints for the executor.
     pub paths: [PathCell; PATH_CELLS],
+    /// The executor keeps nothing open ahead for the process before this time, in ticks: something waits until nothing is.
+    pub quiet_until: AtomicU64,
     /// 1 once the process has found that it can take no file that the executor has opened.
     pub takes_none: AtomicU32,
     /// The last predicted value of each generation, or the last that was waited for where none was: site index + 1 in the low

@@ -52,6 +52,7 @@ pub fn slot() -> Box<Slot> {
                 path: [const { AtomicU8::new(0) }; PATH_BYTES],
             }
         }; PATH_CELLS],
+        quiet_until: AtomicU64::new(0),
         takes_none: AtomicU32::new(0),
         last_predicted: [const { AtomicU64::new(0) }; LOGS],
         first_predicted: [const { AtomicU64::new(0) }; CALL_SITES],

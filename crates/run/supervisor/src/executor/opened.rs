@@ -175,14 +175,12 @@ impl Opened {
 
     /// Whether the speculation or the replay goes on for which the file was opened, and no program waits for what is open.
     fn is_expected(&self, file: &Lying) -> bool {
-        let header = self.channel.header();
+        let (header, slot) = (self.channel.header(), self.channel.slot(file.slot));
         header.slot_states[file.slot].load(SeqCst) == SLOT_CLAIMED
             && header.files_watched.load(SeqCst) == 0
-            && ffi::ticks() >= header.quiet_until.load(SeqCst)
+            && ffi::ticks() >= header.quiet_until.load(SeqCst).max(slot.quiet_until.load(SeqCst))
             && match file.foretold {
-                Foretold::BySpeculator(generation) => {
-                    self.channel.slot(file.slot).generation.load(Relaxed) == generation
-                }
+                Foretold::BySpeculator(generation) => slot.generation.load(Relaxed) == generation,
                 Foretold::ByReplay(taker) => {
                     header.replay.taker() == Some(taker)
                         && header.replay.state.load(Relaxed) != replay::STOPPED
@@ -303,7 +301,8 @@ mod tests {
     #[test]
     fn a_file_lies_open_while_what_it_was_opened_for_goes_on() {
         type End = fn(&Opened);
-        let of_both: [End; 4] = [
+        let of_both: [End; 5] = [
+            |opened| opened.channel.slot(SLOT).quiet_until.store(u64::MAX, Relaxed),
             |opened| opened.channel.header().slot_states[SLOT].store(0, Relaxed),
             |opened| opened.channel.header().files_watched.store(1, Relaxed),
             |opened| opened.channel.header().quiet_until.store(u64::MAX, Relaxed),
