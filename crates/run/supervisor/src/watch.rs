@@ -13,7 +13,7 @@ use forebay_linux::process::{
     Apart, ChildEnd, ChildState, ChildUsage, Neighbour, SignalsBlocked, Woken, child_state, is_for_program,
     next_signal, reap_orphans, send_signal,
 };
-use forebay_protocol::layout::{SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS, replay};
+use forebay_protocol::layout::{OPENED_FREE, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS, replay};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -245,6 +245,8 @@ impl<'a, 'k> Rounds<'a, 'k> {
             self.channel.header().executor_pid.store(0, Relaxed);
             self.channel.header().jobs.iter().for_each(|jobs| jobs.store(0, Relaxed));
             self.channel.header().jobs_begun.store(0, Relaxed);
+            self.channel.header().opened.iter().for_each(|file| file.state.store(OPENED_FREE, Relaxed));
+            self.channel.header().opened_count.store(0, Relaxed);
             self.channel.header().replay.state.store(replay::OVER, Relaxed);
             self.channel.header().replay.under_way.store(0, Relaxed);
         }

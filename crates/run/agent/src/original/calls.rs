@@ -53,7 +53,7 @@ pub fn on_untimed_read(call: &Call, descriptor: usize) {
 unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     let mut matched = Match::NoSpeculator;
     if LIVE.load(Relaxed) == 0 {
-        let _ = opened::may_take();
+        opened::on_call();
         timing::count_down();
     } else {
         matched = compare(signatures::read(call));
@@ -147,6 +147,7 @@ unsafe fn tell_of_library(call: &Call, result: isize) {
 /// As [`look_up`].
 #[inline(never)]
 unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
+    opened::on_call();
     let may_be_open = opened::may_take() && matches!(class, Class::PathOpens | Class::PathAtOpens);
     // SAFETY: the caller's.
     let taken = if may_be_open { unsafe { opened::take(call) } } else { None };

@@ -104,14 +104,19 @@ pub fn begin_process() {
     HAS_READ.store(false, Relaxed);
 }
 
-/// Whether files may have been opened for this thread. Another one that makes calls while there is a reader ends that.
+/// The thread makes a call: one that is not the reader ends the reading.
 #[inline(always)]
-pub fn may_take() -> bool {
+pub fn on_call() {
     let reader = READER.load(Relaxed);
     if reader != 0 && reader != thread_pointer() {
         end_reading();
     }
-    reader != 0 || LIVE.load(Relaxed) != 0
+}
+
+/// Whether files may have been opened for this thread.
+#[inline(always)]
+pub fn may_take() -> bool {
+    READER.load(Relaxed) != 0 || LIVE.load(Relaxed) != 0
 }
 
 /// Whether a speculator may spare the program waits that a replay cannot: it foretells opens with flags, and by relative paths.
