@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use forebay_media::Track;
+use forebay_media::{Media, Stage, Track};
 use forebay_rtsp::presentation::Codec;
 use forebay_streaming::program::{Playlist, is_video};
 
-use crate::segment::{Segment, first_decode_ns};
+use crate::segment::{Segment, first_decode_ns, last_decode_ns};
 use crate::shape::Shape;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -14,18 +14,44 @@ const SECOND_NS: u64 = 1_000_000_000;
 const SEGMENT_NS: u64 = 4 * SECOND_NS;
 /// About how many segments a film has at most. A longer film has longer ones.
 const SEGMENTS: u64 = 3600;
+/// Into how many parts the least duration of a segment is divided. For its end it is looked after each further part.
+const LOOKS: u64 = 4;
+/// How long a part of a segment lasts, in a film that is being recorded.
+const PART_NS: u64 = SEGMENT_NS / LOOKS;
+/// A shorter rest of a segment is no part: it belongs to the part before it.
+const REST_NS: u64 = PART_NS * 15 / 100;
+/// The longest part. No part but the last one may be shorter than 85 % of it (RFC 8216bis, 4.4.3.7).
+pub(crate) const PART_MAX_NS: u64 = PART_NS + REST_NS;
 /// Tracks that are sent together: pictures and sound.
 const TOGETHER_MAX: usize = 2;
 
-/// What of a film browsers play.
-#[derive(Debug)]
+/// What of a film browsers play. Of a film that is being recorded, this is what there was of it at some time, and [`Film::grown`] what
+/// there is now.
+#[derive(Clone, Debug)]
 pub struct Film {
     playlist: Arc<Playlist>,
     tracks: Vec<FilmTrack>,
-    /// Where each segment begins, and where the last one ends.
+    /// The track whose key frames segments begin at.
+    leading: usize,
+    /// How long a segment lasts at least, if it is not the last one.
+    least_ns: u64,
+    /// Where each segment begins, and where the last one ends that has an end.
     cuts_ns: Vec<u64>,
+    /// While it is being recorded: of which index it is, and until when that has all samples of all tracks.
+    edge: Option<(Arc<Media>, u64)>,
     /// By how much all samples are decoded later, so that none is decoded before 0.
     pub(crate) lead_ns: u64,
+}
+
+/// Whether a film has something, which it may get when it is recorded further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It has it.
+    There,
+    /// It gets it next.
+    Next,
+    /// It may get it much later, or never.
+    Missing,
 }
 
 /// A track that browsers play.
@@ -63,14 +89,118 @@ impl Film {
                 tracks.push(FilmTrack { number, shape, language: track.language.clone() });
             }
         }
-        let mut film = Self { playlist: playlist.clone(), tracks, cuts_ns: Vec::new(), lead_ns: 0 };
-        let leading = film.pictures().or_else(|| film.sounds().next()).ok_or(Unplayable::Codecs)?.number;
-        film.cuts_ns = cuts(playlist, leading, duration_ns);
-        let all: Vec<usize> = film.tracks.iter().map(|track| track.number).collect();
-        let first_ns = first_decode_ns(playlist, &all, playlist.start_ns());
-        let origin_ns = i64::try_from(playlist.start_ns()).unwrap_or(i64::MAX);
-        film.lead_ns = u64::try_from(origin_ns.saturating_sub(first_ns)).unwrap_or_default();
-        Ok(film)
+        let pictures =
+            tracks.iter().find(|track| is_video(&playlist.items()[0].tracks()[track.number].codec));
+        let leading = pictures.or(tracks.first()).ok_or(Unplayable::Codecs)?.number;
+        let all: Vec<usize> = tracks.iter().map(|track| track.number).collect();
+        let start_ns = playlist.start_ns();
+        let first_ns = first_decode_ns(playlist, &all, start_ns);
+        let origin_ns = i64::try_from(start_ns).unwrap_or(i64::MAX);
+        let lead_ns = u64::try_from(origin_ns.saturating_sub(first_ns)).unwrap_or_default();
+        // How long a recording becomes is not known.
+        let is_whole = playlist.latest().is_none_or(|(_, stage)| stage == Stage::Over);
+        let least_ns = if is_whole { SEGMENT_NS.max(duration_ns / SEGMENTS) } else { SEGMENT_NS };
+        let cuts_ns = vec![start_ns];
+        let film =
+            Self { playlist: playlist.clone(), tracks, leading, least_ns, cuts_ns, edge: None, lead_ns };
+        Ok(film.cut_further())
+    }
+
+    /// The film as it is now; `None` if that is this one.
+    pub fn grown(&self) -> Option<Self> {
+        let (seen, _) = self.edge.as_ref()?;
+        let (latest, stage) = self.playlist.latest()?;
+        if stage < Stage::Over && Arc::ptr_eq(seen, &latest) {
+            return None;
+        }
+        Some(Self { edge: None, ..self.clone() }.cut_further())
+    }
+
+    /// Cuts what has no cuts yet.
+    fn cut_further(mut self) -> Self {
+        let latest = self.playlist.latest().filter(|(_, stage)| *stage < Stage::Over);
+        let begin_ns = self.open_ns();
+        let end_ns = match latest {
+            Some((media, _)) => {
+                let all: Vec<usize> = self.tracks.iter().map(|track| track.number).collect();
+                let edge_ns = last_decode_ns(&self.playlist, &all, begin_ns);
+                let edge_ns = u64::try_from(edge_ns).unwrap_or_default().max(begin_ns);
+                self.edge = Some((media, edge_ns));
+                edge_ns.saturating_add(1)
+            }
+            None => self.playlist.end_ns().max(begin_ns.saturating_add(1)),
+        };
+        let least_ns = self.least_ns;
+        let mut look_ns = begin_ns.saturating_add(least_ns + REST_NS);
+        while look_ns < end_ns {
+            let found_ns = self.playlist.seek(&[self.leading], look_ns);
+            if found_ns >= self.open_ns().saturating_add(least_ns) && found_ns < end_ns {
+                self.cuts_ns.push(found_ns);
+                look_ns = found_ns.saturating_add(least_ns + REST_NS);
+            } else {
+                look_ns = look_ns.saturating_add(least_ns / LOOKS);
+            }
+        }
+        if self.edge.is_none() {
+            self.cuts_ns.push(end_ns);
+        }
+        self
+    }
+
+    /// Where the last cut is.
+    fn open_ns(&self) -> u64 {
+        self.cuts_ns.last().copied().unwrap_or_default()
+    }
+
+    /// Whether its file may get more samples, as that of a recording.
+    pub fn may_grow(&self) -> bool {
+        self.edge.is_some()
+    }
+
+    /// How many segments it has. In a film that is being recorded, another one has begun.
+    pub(crate) fn segments(&self) -> usize {
+        self.cuts_ns.len() - 1
+    }
+
+    /// From the beginning of a segment to the last cut.
+    pub(crate) fn until_cut_ns(&self, segment: usize) -> u64 {
+        self.open_ns().saturating_sub(self.cuts_ns[segment])
+    }
+
+    /// How long each part of a segment lasts that there is, in nanoseconds.
+    pub(crate) fn parts_ns(&self, segment: usize) -> Vec<u64> {
+        let Some(&begin_ns) = self.cuts_ns.get(segment) else { return Vec::new() };
+        match (self.cuts_ns.get(segment + 1), &self.edge) {
+            (Some(end_ns), _) => {
+                let mut parts = vec![PART_NS; ((end_ns - begin_ns) / PART_NS) as usize];
+                let rest_ns = (end_ns - begin_ns) % PART_NS;
+                match parts.last_mut() {
+                    Some(last_ns) if rest_ns < REST_NS => *last_ns += rest_ns,
+                    _ => parts.push(rest_ns),
+                }
+                parts
+            }
+            (None, Some((_, edge_ns))) => {
+                // Whether a rest follows shows when it is too long for one.
+                let known_ns = edge_ns.saturating_sub(begin_ns).saturating_sub(REST_NS);
+                vec![PART_NS; (known_ns / PART_NS) as usize]
+            }
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Whether its playlist has a segment, or a part of one. A playlist that has ended has no more to come.
+    pub fn presence(&self, segment: usize, part: Option<usize>) -> Presence {
+        let (open, parts) = (self.segments(), self.parts_ns(segment).len());
+        if !self.may_grow() || segment < open {
+            return Presence::There;
+        }
+        match part {
+            Some(part) if segment == open && part < parts => Presence::There,
+            Some(part) if segment == open && part == parts => Presence::Next,
+            None | Some(0) if segment <= open + 1 => Presence::Next,
+            _ => Presence::Missing,
+        }
     }
 
     /// What is played when it plays from its beginning.
@@ -96,10 +226,28 @@ impl Film {
     /// A segment with these tracks; `None` if there is none.
     pub fn segment(&self, tracks: &[usize], number: usize) -> Option<Segment> {
         let pair = self.cuts_ns.get(number..number.checked_add(2)?)?;
-        let is_last = number + 2 == self.cuts_ns.len();
+        let is_last = number + 2 == self.cuts_ns.len() && !self.may_grow();
         let until_ns = (!is_last).then_some(pair[1]);
         self.chosen(tracks)?;
         Some(Segment::new(&self.playlist, tracks, pair[0], until_ns))
+    }
+
+    /// A part of a segment with these tracks; `None` if there is none.
+    pub fn part(&self, tracks: &[usize], segment: usize, part: usize) -> Option<Segment> {
+        let parts = self.parts_ns(segment).len();
+        self.chosen(tracks).filter(|_| part < parts)?;
+        let begin_ns = self.cuts_ns[segment];
+        let until_ns = self.cuts_ns.get(segment + 1).copied();
+        let is_last = until_ns.is_some() && part + 1 == parts;
+        // The last segment has all that is left.
+        let until_ns = until_ns.filter(|_| self.may_grow() || segment + 1 < self.segments());
+        let at_ns = |part: usize| {
+            let ns = begin_ns.saturating_add((part as u64).saturating_mul(PART_NS));
+            i64::try_from(ns).unwrap_or(i64::MAX).saturating_sub_unsigned(self.lead_ns)
+        };
+        let from_ns = if part == 0 { i64::MIN } else { at_ns(part) };
+        let to_ns = if is_last { i64::MAX } else { at_ns(part + 1) };
+        Some(Segment::new(&self.playlist, tracks, begin_ns, until_ns).within(from_ns..to_ns))
     }
 
     /// The tracks with these numbers; `None` if browsers do not play all of them together.
@@ -123,25 +271,4 @@ impl Film {
         let rates = tracks.iter().filter_map(|track| self.media_track(track.number).bits_per_second());
         rates.fold(0, u64::saturating_add)
     }
-}
-
-/// Where a film is cut: at key frames of its leading track.
-fn cuts(playlist: &Playlist, leading: usize, duration_ns: u64) -> Vec<u64> {
-    let (start_ns, step_ns) = (playlist.start_ns(), SEGMENT_NS.max(duration_ns / SEGMENTS));
-    let end_ns = start_ns.saturating_add(duration_ns.max(1));
-    let mut cuts_ns = vec![start_ns];
-    let (mut last_ns, mut wanted_ns) = (start_ns, start_ns.saturating_add(step_ns));
-    // Half a step is tried after the other, where key frames are further apart.
-    while wanted_ns < end_ns {
-        let found_ns = playlist.seek(&[leading], wanted_ns);
-        if found_ns > last_ns && found_ns < end_ns {
-            cuts_ns.push(found_ns);
-            last_ns = found_ns;
-            wanted_ns = found_ns.saturating_add(step_ns);
-        } else {
-            wanted_ns = wanted_ns.saturating_add(step_ns / 2);
-        }
-    }
-    cuts_ns.push(end_ns);
-    cuts_ns
 }

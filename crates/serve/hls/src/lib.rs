@@ -6,6 +6,9 @@
 //! It is a list of samples like what RTSP sends, so that the same buffers are filled for both. Each filled buffer becomes a
 //! [`Fragment`]: a few bytes of its own, and pieces of the buffer. Nothing is transcoded, and samples are not copied.
 //!
+//! A film that is being recorded has cuts as far as it has been written, and each next film has more of them. What follows the last
+//! cut is given out in parts of a second.
+//!
 //! ```text
 //!   index --> film --> master and media playlist, initialization segment
 //!               |
@@ -21,7 +24,8 @@ mod playlist;
 mod segment;
 mod shape;
 
-pub use film::{Film, FilmTrack, Unplayable};
+pub use film::{Film, FilmTrack, Presence, Unplayable};
 pub use fragment::{Fragment, Piece};
+pub use playlist::Reload;
 pub use segment::Segment;
 pub use shape::Shape;

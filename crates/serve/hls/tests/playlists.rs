@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_hls::Film;
+use forebay_hls::{Film, Reload};
 use forebay_media::Media;
 use forebay_streaming::program::Playlist;
 use forebay_testkit::films::{Folder, H264};
@@ -38,17 +38,17 @@ fn segments_begin_at_key_frames_and_last_as_long_as_the_film() {
         return;
     };
     let film = film(&folder, &format!("{H264} -c:a aac"));
-    let media = film.media(&[0, 1], "").expect("a playlist");
-    // A key frame every twelve pictures of 25 in a second: 3.84 s is the last before 4 s.
+    let media = film.media(&[0, 1], "", Reload::default()).expect("a playlist");
+    // A key frame every twelve pictures of 25 in a second: 4.8 s is the last before 5 s.
     for line in
-        ["#EXTINF:3.840000,", "segment_0_0_1.m4s", "#EXT-X-MAP:URI=\"init_0_1.mp4\"", "#EXT-X-ENDLIST"]
+        ["#EXTINF:4.800000,", "segment_0_0_1.m4s", "#EXT-X-MAP:URI=\"init_0_1.mp4\"", "#EXT-X-ENDLIST"]
     {
         assert!(media.lines().any(|one| one == line), "{line}: {media}");
     }
     let seconds = |line: &str| line.strip_prefix("#EXTINF:")?.trim_end_matches(',').parse::<f64>().ok();
     let all: Vec<f64> = media.lines().filter_map(seconds).collect();
     assert!((all.iter().sum::<f64>() - 10.0).abs() < 0.1, "{all:?}");
-    assert!(media.contains("#EXT-X-TARGETDURATION:4\n"), "{media}");
+    assert!(media.contains("#EXT-X-TARGETDURATION:5\n"), "{media}");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn languages_can_be_chosen() {
     for (tracks, is_there) in
         [(&[2][..], true), (&[0, 2], true), (&[0, 3], false), (&[0, 0], false), (&[], false)]
     {
-        assert_eq!(film.media(tracks, "").is_some(), is_there, "{tracks:?}");
+        assert_eq!(film.media(tracks, "", Reload::default()).is_some(), is_there, "{tracks:?}");
         assert_eq!(film.init(tracks).is_some(), is_there, "{tracks:?}");
         assert_eq!(film.segment(tracks, 0).is_some(), is_there, "{tracks:?}");
     }

@@ -65,6 +65,11 @@ impl Growing {
         self.lock().stage = stage;
     }
 
+    /// Whether the file was seen to be written, as far as is known.
+    pub fn is_recorded(&self) -> bool {
+        self.lock().is_recorded
+    }
+
     /// Notes that the file is being written, so its end is not known.
     pub fn set_recorded(&self) {
         self.lock().is_recorded = true;

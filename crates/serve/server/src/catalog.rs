@@ -52,7 +52,7 @@ pub(crate) struct Catalog {
 pub(crate) enum Extent {
     /// What there is, and what is found later.
     Begun,
-    /// All that the file has now.
+    /// All that the file has now, and what is recorded later.
     Whole,
 }
 
@@ -177,8 +177,11 @@ impl Catalog {
             vec![self.index(&found, streams, patience)?]
         };
         let is_plain = !is_playlist && options == Options { streams, ..Options::default() };
-        let is_begun = is_plain && extent == Extent::Begun;
-        let growing = files[0].growing.clone().filter(|growing| is_begun && growing.stage() < Stage::Over);
+        let is_wanted = |stage| match extent {
+            Extent::Begun => stage < Stage::Over,
+            Extent::Whole => stage == Stage::Following,
+        };
+        let growing = files[0].growing.clone().filter(|growing| is_plain && is_wanted(growing.stage()));
         let playlist = match &growing {
             Some(growing) => Playlist::growing(growing.clone()),
             None => Playlist::new(all_of(&files)?, options.is_endless),

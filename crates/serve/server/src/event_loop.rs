@@ -195,6 +195,7 @@ impl Serving {
         self.send_due(now_ns);
         self.send_of_cameras(now_ns);
         self.buffers.allocate(&mut self.sessions, &self.readers);
+        self.look_at_recordings(now_ns);
         self.feed_downloads();
         if now_ns - self.swept_ns > SWEEP_NS {
             self.sweep(now_ns);
@@ -212,6 +213,7 @@ impl Serving {
             self.buffers.urgent_ns(),
             self.reports.due_ns(),
             self.connections.paused_until_ns(),
+            self.web.due_ns(),
             Some(self.swept_ns + SWEEP_NS + 1),
         ];
         next.into_iter().flatten().min().unwrap_or(u64::MAX)

@@ -5,10 +5,12 @@ mod support;
 use std::fs;
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
+use support::recording::Recording;
 use support::{Folder, H264, LIMIT, Server, until};
 
 /// A browser without a window, with one page. It ends with the test.
@@ -128,6 +130,37 @@ fn chromium_plays_h264_and_aac() {
 #[test]
 fn chromium_plays_vp9_and_opus() {
     plays("a.webm", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 50 -c:a libopus");
+}
+
+#[test]
+fn chromium_follows_a_recording_to_its_end() {
+    let test = "chromium_follows_a_recording_to_its_end";
+    let Some(films) = Folder::new(test) else { return };
+    let recording = Recording::begin(&films, 24);
+    let server = Server::start(recording.beside.root());
+    let goes_on = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| recording.write(&goes_on));
+        let url = format!("http://{}/a.mp4", server.address);
+        let Some(mut browser) = Browser::start(test, &url) else {
+            goes_on.store(true, Ordering::Relaxed);
+            return;
+        };
+        browser.until("film.readyState >= 2 && film.duration === Infinity");
+        browser.until("document.getElementById('state').textContent === 'The film is being recorded.'");
+        // Near the end of what there is, at a key frame.
+        let begins = browser.value("film.currentTime").as_f64().expect("a number");
+        assert!((4.0..=12.0).contains(&begins), "{begins}");
+        browser.value("film.play().then(() => true)");
+        goes_on.store(true, Ordering::Relaxed);
+        browser.until("film.currentTime > 13");
+        browser.until("Math.abs(film.duration - 24) < 0.2");
+        browser.until("document.getElementById('state').textContent === ''");
+        browser.value("film.currentTime = 2");
+        browser.until("!film.seeking && film.currentTime > 2.5");
+        browser.value("film.currentTime = 23");
+        browser.until("film.ended");
+    });
 }
 
 #[test]

@@ -115,6 +115,19 @@ impl Playlist {
         })
     }
 
+    /// The index of the only file as it is now, and how far it has come; `None` if all samples were known from the beginning.
+    pub fn latest(&self) -> Option<(Arc<Media>, Stage)> {
+        let growing = self.growing.as_ref()?;
+        // In this order: once nothing more comes, the latest index has all.
+        let stage = growing.stage();
+        Some((growing.latest(), stage))
+    }
+
+    /// Whether its file was seen to grow.
+    pub fn is_recorded(&self) -> bool {
+        self.growing.as_ref().is_some_and(|growing| growing.is_recorded())
+    }
+
     /// A file as its index is now.
     fn item(&self, number: usize) -> Arc<Media> {
         self.growing.as_ref().map_or_else(|| self.items[number].clone(), |growing| growing.latest())
@@ -275,14 +288,13 @@ impl Program {
 
     /// The next sample of the round; `None` at the end of the file or the round.
     fn next_of_file(&mut self) -> Option<Sample> {
-        if let Some(growing) = self.playlist.growing.as_ref().filter(|_| self.plan.lacks_a_track()) {
-            // In this order: once nothing more comes, the latest index has all.
-            let may_go_on = growing.stage() < Stage::Over;
-            let latest = growing.latest();
+        if self.plan.lacks_a_track()
+            && let Some((latest, stage)) = self.playlist.latest()
+        {
             if !self.plan.is_of(&latest) {
                 self.plan.go_on_in(latest);
             }
-            if may_go_on && self.plan.lacks_a_track() {
+            if stage < Stage::Over && self.plan.lacks_a_track() {
                 return None;
             }
         }

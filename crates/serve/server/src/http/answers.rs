@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use forebay_hls::Unplayable;
+use forebay_hls::{Film, Presence, Segment, Unplayable};
 use forebay_rtsp::server::{ConnectionId, QuestionId};
 
 use super::download::{self, Download, Extent};
@@ -11,6 +11,7 @@ use super::errands::{Errand, Errands};
 use super::films::Screened;
 use super::listing::{self, Listing, Place};
 use super::ranges::Wanted;
+use super::request::Received;
 use super::response::{JSON, M3U, MP4, PLAYLIST, Response};
 use super::route::{Form, Route, What};
 use super::{Asked, SECOND_NS, State, busy, pages};
@@ -43,7 +44,7 @@ impl Serving {
                 }
             },
             Route::Film { path, query, what } => {
-                let has_to_be_fresh = !matches!(what, What::Init(_) | What::Segment(..));
+                let has_to_be_fresh = !matches!(what, What::Init(_) | What::Segment(..) | What::Part(..));
                 match self.web.films.get(path, query, has_to_be_fresh, now_ns) {
                     Some(screened) => self.show_film(id, &asked, &screened),
                     None => self.ask_to_open(id, asked),
@@ -171,39 +172,84 @@ impl Serving {
             }
             (Err(unplayable), _) => Response::refusal(415, why(*unplayable)),
             (Ok(film), What::Master) => Response::new(PLAYLIST, film.master(query)),
-            (Ok(film), What::Media(tracks)) => match film.media(tracks, query) {
-                Some(playlist) => Response::new(PLAYLIST, playlist),
-                None => missing(),
+            (Ok(film), What::Media(tracks, reload)) => match film.presence_in_playlist(*reload) {
+                Presence::Next => return self.await_more(id, asked),
+                Presence::Missing => Response::refusal(400, "the film is far from having that"),
+                Presence::There => match film.media(tracks, query, *reload) {
+                    Some(playlist) => Response::new(PLAYLIST, playlist),
+                    None => missing(),
+                },
             },
             (Ok(film), What::Init(tracks)) => match film.init(tracks) {
                 Some(init) => Response::new(MP4, init),
                 None => missing(),
             },
             (Ok(film), What::Segment(number, tracks)) => match film.segment(tracks, *number) {
-                Some(segment) if !asked.received.is_head() => {
-                    let Some(share) = self.buffers.admit(&screened.opened, tracks) else {
-                        return self.respond(id, &asked.received, &busy("buffers have no more memory"));
-                    };
-                    let (film, opened) = (film.clone(), screened.opened.clone());
-                    // From the first byte on it is the whole, which need not be measured.
-                    let wanted =
-                        Wanted::of(&asked.received).filter(|wanted| *wanted != Wanted::From(0, None));
-                    let extent = wanted.map_or(Extent::Whole, |wanted| Extent::Measured(wanted, 0));
-                    let knows_chunks = asked.received.is_1_1;
-                    let download =
-                        Download::new(film, opened, tracks.clone(), segment, share, extent, knows_chunks);
-                    self.set_state(id, State::Segment(Box::new(download), Box::new(asked.clone())));
-                    return self.want_buffer(id);
-                }
-                Some(_) => {
-                    let keeps_alive = asked.received.keeps_alive;
-                    let head = download::whole(asked.received.is_1_1).head(None, None, keeps_alive);
-                    return self.send_body(id, head.into_bytes(), keeps_alive);
+                Some(segment) => return self.send_segment(id, asked, screened, film, tracks, segment),
+                None => missing(),
+            },
+            (Ok(film), What::Part(number, part, tracks)) => match film.part(tracks, *number, *part) {
+                Some(segment) => return self.send_segment(id, asked, screened, film, tracks, segment),
+                None if film.presence(*number, Some(*part)) == Presence::Next => {
+                    return self.await_more(id, asked);
                 }
                 None => missing(),
             },
         };
         self.respond(id, &asked.received, &response);
+    }
+
+    /// Sends a segment of a film, or a part of one.
+    fn send_segment(
+        &mut self,
+        id: ConnectionId,
+        asked: &Asked,
+        Screened { opened, .. }: &Screened,
+        film: &Arc<Film>,
+        tracks: &[usize],
+        segment: Segment,
+    ) {
+        let Received { keeps_alive, is_1_1, .. } = asked.received;
+        if asked.received.is_head() {
+            let head = download::whole(is_1_1).head(None, None, keeps_alive);
+            return self.send_body(id, head.into_bytes(), keeps_alive);
+        }
+        // Nothing may have been recorded for as long as a part lasts.
+        if segment.clone().next().is_none() {
+            return self.respond(id, &asked.received, &Response::new(MP4, ""));
+        }
+        let Some(share) = self.buffers.admit(opened, tracks) else {
+            return self.respond(id, &asked.received, &busy("buffers have no more memory"));
+        };
+        // From the first byte on it is the whole, which need not be measured.
+        let wanted = Wanted::of(&asked.received).filter(|wanted| *wanted != Wanted::From(0, None));
+        let extent = wanted.map_or(Extent::Whole, |wanted| Extent::Measured(wanted, 0));
+        let (film, opened) = (film.clone(), opened.clone());
+        let download = Download::new(film, opened, tracks.to_vec(), segment, share, extent, is_1_1);
+        self.set_state(id, State::Segment(Box::new(download), Box::new(asked.clone())));
+        self.want_buffer(id);
+    }
+
+    /// Has a request wait for what is recorded next.
+    fn await_more(&mut self, id: ConnectionId, asked: &Asked) {
+        let until_ns = self.web.recordings.wait(id, clock::now_ns());
+        let waits_until_ns = asked.waits_until_ns.or(Some(until_ns));
+        self.set_state(id, State::Asking(Box::new(Asked { waits_until_ns, ..asked.clone() })));
+    }
+
+    /// Answers requests whose films have been recorded further, or that have waited for long.
+    pub(crate) fn look_at_recordings(&mut self, now_ns: u64) {
+        while let Some(id) = self.web.recordings.take_due(now_ns) {
+            let Some(asked) = self.take_asked(id) else { continue };
+            if asked.waits_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+                let response = busy("nothing more has been recorded for a while");
+                self.respond(id, &asked.received, &response);
+            } else {
+                self.serve_route(id, asked);
+            }
+            self.go_on_http(id);
+            self.tend(id);
+        }
     }
 
     /// Where the server is, as a client knows it.

@@ -36,6 +36,14 @@ impl Films {
     /// A film that is known; one that was opened a moment ago, if it has to be fresh.
     pub fn get(&mut self, path: &str, query: &str, has_to_be_fresh: bool, now_ns: u64) -> Option<Screened> {
         let kept = self.0.get_mut(&(path.to_owned(), query.to_owned()))?;
+        // One that is being recorded is followed.
+        if let Ok(film) = &mut kept.screened.film {
+            match film.grown() {
+                Some(grown) => (*film, kept.opened_ns) = (Arc::new(grown), now_ns),
+                None if film.may_grow() => kept.opened_ns = now_ns,
+                None => {}
+            }
+        }
         if has_to_be_fresh && now_ns.saturating_sub(kept.opened_ns) > FRESH_NS {
             return None;
         }

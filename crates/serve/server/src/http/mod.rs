@@ -21,6 +21,7 @@ mod films;
 pub(crate) mod listing;
 mod pages;
 mod ranges;
+mod recordings;
 pub(crate) mod request;
 pub(crate) mod response;
 mod route;
@@ -35,6 +36,7 @@ use forebay_rtsp::server::{Admitted, ConnectionId, Purpose, QuestionId};
 use self::download::Download;
 use self::films::Films;
 use self::listing::Listing;
+use self::recordings::Recordings;
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
 use self::response::Response;
 use self::route::Route;
@@ -63,6 +65,8 @@ pub(crate) struct Web {
     /// Connections that wait for a file to be opened.
     questions: HashMap<QuestionId, ConnectionId>,
     films: Films,
+    /// Connections that wait for what is recorded next.
+    recordings: Recordings,
     listing: Option<(Arc<Listing>, u64)>,
     /// Connections that wait for the list.
     list_waiters: Vec<ConnectionId>,
@@ -116,6 +120,8 @@ struct Asked {
     received: Received,
     route: Route,
     user: Option<String>,
+    /// Until when it waits for what is recorded next, if it does.
+    waits_until_ns: Option<u64>,
 }
 
 impl Talk {
@@ -130,6 +136,11 @@ impl Web {
     /// Whether a connection speaks HTTP.
     pub fn has(&self, id: ConnectionId) -> bool {
         self.connections.contains_key(&id)
+    }
+
+    /// When something is to be done next.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.recordings.due_ns()
     }
 
     /// Forgets what is not used, and returns connections whose clients make no progress.
@@ -332,7 +343,9 @@ impl Serving {
         let (admitted, actions) = self.server.admit(&received.request, purpose, client, is_encrypted, now_ns);
         self.act(actions, id);
         match admitted {
-            Admitted::As(user) => self.serve_route(id, Asked { received, route, user }),
+            Admitted::As(user) => {
+                self.serve_route(id, Asked { received, route, user, waits_until_ns: None });
+            }
             Admitted::Forbidden => {
                 self.respond(id, &received, &Response::refusal(403, "this user may not watch it"));
             }

@@ -1,6 +1,8 @@
 //! A server of files that ffmpeg makes, and clients of it.
 #![allow(dead_code, unused_imports, reason = "each test takes what it needs")]
 
+pub mod recording;
+
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
