@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_media::{Error, Growing, Media, Reading, Stage};
+use forebay_rtsp::message::Status;
 
 use crate::catalog::{Catalog, Failure, unreadable};
+use crate::clock;
 use crate::indexed::{Identity, Indexed, Subject};
 use crate::patience::{Patience, Patient};
 
@@ -112,6 +114,7 @@ impl Pass {
             self.is_recorded = true;
             self.growing().into_iter().for_each(|growing| growing.set_recorded());
         }
+        self.look_whether_spoilt()?;
         let has_changed = std::mem::replace(&mut self.seen, now) != now;
         let quiet_max = if self.is_recorded { QUIET_RECORDING_NS } else { QUIET_NS };
         let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
@@ -125,6 +128,18 @@ impl Pass {
             self.give_out(catalog, Stage::Following)?;
         }
         Ok(Next::Turn(if has_changed { Duration::ZERO } else { LOOK }))
+    }
+
+    /// Fails if another file has been written over the one that was found: sessions that wait for more of it read nothing that would
+    /// tell them.
+    fn look_whether_spoilt(&self) -> Result<(), Failure> {
+        let Some(indexed) = &self.indexed else { return Ok(()) };
+        let is_spoilt = indexed.is_spoilt(clock::now_ns()).map_err(|error| unreadable(&self.path, &error))?;
+        if !is_spoilt {
+            return Ok(());
+        }
+        let sentence = format!("{}: it was written anew while it was followed", self.path);
+        Err(Failure { status: Status::InternalServerError, sentence })
     }
 
     /// Whether no session has had the index for a while.

@@ -159,3 +159,39 @@ fn who_asks_for_a_place_that_the_index_has_yet_to_come_to_plays_from_there() {
     assert!((6.0..=7.0).contains(&from), "{from}");
     assert_eq!(pictures(&mut client, 5), 5);
 }
+
+#[test]
+fn who_waits_for_more_of_a_file_that_is_written_anew_hears_the_end() {
+    let test = "who_waits_for_more_of_a_file_that_is_written_anew_hears_the_end";
+    let Some(films) = Folder::new(test) else { return };
+    let beside = Folder::empty();
+    let path = beside.path("a.ts");
+    fs::copy(films.encode(1, H264, "a.ts"), &path).expect("a film");
+    let server = Server::start(beside.root());
+    let (is_playing, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            let mut file = OpenOptions::new().append(true).open(&path).expect("a recording");
+            while !is_playing.load(Ordering::Relaxed) && begun.elapsed() < LIMIT {
+                file.write_all(&filler("a.ts")).expect("it grows");
+                thread::sleep(Duration::from_millis(20));
+            }
+            // All of it is something else from now on, and is written again and again.
+            let bytes = file.metadata().expect("a file").len() as usize;
+            while !is_over.load(Ordering::Relaxed) {
+                assert!(begun.elapsed() < LIMIT, "the client hears nothing");
+                fs::write(&path, vec![0; bytes + 1]).expect("it is written anew");
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut client = server.connect();
+        let session = client.set_up("a.ts", 0, "");
+        client.send("PLAY", "a.ts", &format!("Session: {session}\r\n"));
+        assert_eq!(pictures(&mut client, 20), 20);
+        is_playing.store(true, Ordering::Relaxed);
+        // The server says goodbye, and nothing comes after that.
+        while pictures(&mut client, 1) > 0 {}
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
