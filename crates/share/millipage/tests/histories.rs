@@ -9,7 +9,8 @@ mod chance;
 
 use std::{
     collections::BTreeMap,
-    iter,
+    env, iter,
+    process::Command,
     sync::atomic::{AtomicU64, Ordering::SeqCst},
     thread,
     time::Duration,
@@ -18,6 +19,13 @@ use std::{
 use chance::{Deadline, Dice, leave_alternate_stack};
 use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process_machines};
 use forebay_testkit::long;
+
+/// Programs of one process: the memory of each stays mapped for as long as the process lives.
+const SEEDS: usize = 50;
+/// Of all processes.
+const LONG_SEEDS: u64 = 3_000;
+/// The variable with the first seed of a process.
+const FIRST_SEED: &str = "FOREBAY_HISTORIES_FIRST_SEED";
 
 /// One access to a place. No two writes to a place write the same value, and none 0, which was there at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,8 +347,18 @@ fn check(logs: &[Log]) -> Result<(), String> {
 
 #[test]
 fn random_programs_find_memory_atomic() {
-    let seeds = if long() { 3_000 } else { 50 };
-    for seed in 1..=seeds {
+    if long() && env::var_os(FIRST_SEED).is_none() {
+        for first in (1..=LONG_SEEDS).step_by(SEEDS) {
+            let mut some = Command::new(env::current_exe().expect("the test has a file"));
+            some.args(["--exact", "random_programs_find_memory_atomic"]).env(FIRST_SEED, first.to_string());
+            let output = some.output().expect("the test starts");
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        }
+        return;
+    }
+    let first = env::var(FIRST_SEED).map_or(1, |first| first.parse().expect("a number"));
+    for seed in (first..).take(SEEDS) {
         let world = World::new(seed);
         let _deadline = Deadline::new(format!("the program of seed {seed}"), Duration::from_secs(120));
         let logs = world.run();
