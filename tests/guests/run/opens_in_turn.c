@@ -155,11 +155,12 @@ int main(int argc, char **argv)
     const char *mode = argv[1];
     files = atoi(argv[3]);
     folder = argv[2];
+    int is_attached = argc > 4;
     pthread_t thread;
     void *count;
     if (!strcmp(mode, "unmounts"))
         return read_and_unmount();
-    if (argc > 4) {
+    if (is_attached) {
         int segment = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
         if (segment < 0 || shmat(segment, NULL, 0) == (void *)-1 || shmctl(segment, IPC_RMID, NULL))
             die("shmat");
@@ -167,8 +168,10 @@ int main(int argc, char **argv)
     if (!strcmp(mode, "changes")) {
         changer();
         struct sigaction action = {.sa_handler = on_timer, .sa_flags = SA_RESTART};
-        struct itimerval often = {{0, 100000}, {0, 100000}};
-        if (sigaction(SIGALRM, &action, NULL) || setitimer(ITIMER_REAL, &often, NULL))
+        /* A replay opens files for the process whose open has waited last: for some time this is not to be the child. */
+        long pause_us = is_attached ? 500000 : 100000;
+        struct itimerval timer = {{0, pause_us}, {0, pause_us}};
+        if (sigaction(SIGALRM, &action, NULL) || setitimer(ITIMER_REAL, &timer, NULL))
             die("setitimer");
     }
     int threads = !strcmp(mode, "threads");

@@ -159,8 +159,8 @@ impl Pace {
 /// Where a program is in the recorded run that is replayed. All times are in microseconds since the start of a run.
 ///
 /// The kernel soon forgets the names of a remote file system. A replay there keeps so near that the program follows in time
-/// ([`near`]). A program that needs nothing new is taken to go on as before. After two seconds it is not followed, because it may run
-/// where nothing is recorded.
+/// ([`near`]). A program that needs nothing new is taken to go on as before, and one that has needed nothing yet is at the beginning.
+/// After two seconds it is not followed, because it may run where nothing is recorded.
 ///
 /// A program that takes files which the replay has opened must come to them while they are open. A replay goes half as far for it.
 #[derive(Clone, Debug)]
@@ -171,8 +171,10 @@ pub struct Follower {
     reached: u64,
     /// Needs since then that were not foretold.
     others: u32,
-    /// When the program last needed something.
+    /// When the program last needed something, or it began to be followed.
     heard: u64,
+    /// Whether it has needed something.
+    has_begun: bool,
     /// Times, and how far the program had come.
     marks: [(u64, u64); 2],
 }
@@ -186,12 +188,12 @@ impl Follower {
     /// From now on.
     #[must_use]
     pub const fn new(now: u64) -> Self {
-        Self { last: [0; LAST], reached: 0, others: 0, heard: now, marks: [(now, 0); 2] }
+        Self { last: [0; LAST], reached: 0, others: 0, heard: now, has_begun: false, marks: [(now, 0); 2] }
     }
 
     /// The program needed something for the first time, which the recorded run did at the time `foretold`, or never.
     pub fn on_need(&mut self, at: u64, foretold: Option<u64>) {
-        self.heard = self.heard.max(at);
+        (self.heard, self.has_begun) = (self.heard.max(at), true);
         let Some(foretold) = foretold else {
             self.others = self.others.saturating_add(1);
             return;
@@ -215,15 +217,16 @@ impl Follower {
     }
 
     /// Up to which time of the recorded run its needs may be met now, where the program takes files or not. `None` where all may be. The
-    /// program is as fast as that run at least.
+    /// program is taken to be as fast as that run until its own speed is known.
     #[must_use]
     pub fn end(&self, now: u64, takes_files: bool) -> Option<u64> {
         let kept = if takes_files { KEPT_US / 2 } else { KEPT_US };
         let [(since, before), _] = self.marks;
         let elapsed = now.saturating_sub(since).max(KEPT_US / 2);
         let silent = now.saturating_sub(self.heard);
-        let kept = kept + silent;
-        let ahead = near(self.reached - before, elapsed, kept).max(kept);
+        let kept = kept + if self.has_begun { silent } else { 0 };
+        let least = if before > 0 { 0 } else { kept };
+        let ahead = near(self.reached - before, elapsed, kept).max(least);
         (silent < REPLAY_SILENT_US).then(|| self.reached.saturating_add(ahead))
     }
 }
@@ -409,6 +412,16 @@ mod tests {
             (KEPT_US / 4..=KEPT_US / 2).contains(&near),
             "files are closed when names are forgotten: {near}"
         );
+    }
+
+    #[test]
+    fn a_replay_is_nearer_to_a_program_that_is_slower_than_the_recorded_run_or_has_not_begun() {
+        let mut follower = Follower::new(0);
+        assert_eq!(follower.end(KEPT_US, true), Some(KEPT_US / 2));
+        // A quarter as fast.
+        (0..200).for_each(|need| follower.on_need(KEPT_US + 8_000 * need, Some(2_000 * need)));
+        let ahead = follower.end(KEPT_US + 1_592_000, true).unwrap() - 398_000;
+        assert!((KEPT_US / 16..=KEPT_US / 7).contains(&ahead), "{ahead}");
     }
 
     #[test]

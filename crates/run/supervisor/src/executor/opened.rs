@@ -114,11 +114,14 @@ impl Opened {
         self.channel.header().opened_count.load(Relaxed) < OPENED_ENOUGH
     }
 
-    /// A place for a file that is to be opened. For a replay there is none where the program takes other files than were foretold.
+    /// A place for a file that is to be opened. Where the program takes other files than a replay foretold, or comes too late for them,
+    /// the replay has one place, until a file is taken again.
     pub fn reserve(&self, open: Open) -> Option<Place> {
         let header = self.channel.header();
         let Open { slot, key, taker, .. } = open;
-        if taker.is_some() && !(self.has_room() && self.untaken.load(Relaxed) < REPLAY_OTHERS_MAX) {
+        let is_trial = self.untaken.load(Relaxed) >= REPLAY_OTHERS_MAX;
+        let has_room = if is_trial { header.opened_count.load(Relaxed) == 0 } else { self.has_room() };
+        if taker.is_some() && !has_room {
             return None;
         }
         let claim = |file: &OpenedFile| {
@@ -333,16 +336,26 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_whose_files_nobody_takes_opens_no_more() {
+    fn a_replay_whose_files_the_program_does_not_take_opens_one_at_a_time() {
         let opened = fixture();
+        let header = opened.channel.header();
         for _ in 0..REPLAY_OTHERS_MAX {
             let _watched = fill(&opened, replayed(&opened));
-            opened.channel.header().ticks_per_second.store(0, Relaxed);
+            header.ticks_per_second.store(0, Relaxed);
             opened.sweep();
-            opened.channel.header().ticks_per_second.store(1 << 40, Relaxed);
+            header.ticks_per_second.store(1 << 40, Relaxed);
         }
+        let _watched = fill(&opened, replayed(&opened));
         assert!(opened.reserve(replayed(&opened)).is_none());
         assert!(opened.reserve(OPEN).is_some(), "a speculator foretells its program's own");
+        // The program takes it.
+        let file = header.opened.iter().find(|file| file.state.load(Relaxed) == OPENED_READY).unwrap();
+        file.state.store(OPENED_FREE, Relaxed);
+        header.opened_count.store(0, Relaxed);
+        header.jobs[SLOT].store(0, Relaxed);
+        opened.sweep();
+        let _watched = [fill(&opened, replayed(&opened)), fill(&opened, replayed(&opened))];
+        assert_eq!(counts(&opened), (2, 2));
     }
 
     #[test]
