@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use forebay_media::{Media, Stage, Track};
 use forebay_rtsp::presentation::Codec;
-use forebay_streaming::program::{Playlist, is_video};
+use forebay_streaming::program::{Playlist, Program, is_video};
 
-use crate::segment::{Segment, first_decode_ns, last_decode_ns};
+use crate::segment::{Segment, first_decode_ns, program};
 use crate::shape::Shape;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -20,6 +20,8 @@ const LOOKS: u64 = 4;
 const PART_NS: u64 = SEGMENT_NS / LOOKS;
 /// A shorter rest of a segment is no part: it belongs to the part before it.
 const REST_NS: u64 = PART_NS * 15 / 100;
+/// The most parts of a segment. The last part of a longer segment is as long as the rest, and its end is waited for.
+const PARTS_MAX: u64 = 3600;
 /// The longest part. No part but the last one may be shorter than 85 % of it (RFC 8216bis, 4.4.3.7).
 pub(crate) const PART_MAX_NS: u64 = PART_NS + REST_NS;
 /// Tracks that are sent together: pictures and sound.
@@ -37,8 +39,8 @@ pub struct Film {
     least_ns: u64,
     /// Where each segment begins, and where the last one ends that has an end.
     cuts_ns: Vec<u64>,
-    /// While it is being recorded: of which index it is, and until when that has all samples of all tracks.
-    edge: Option<(Arc<Media>, u64)>,
+    /// While it is being recorded: how far it has come.
+    edge: Option<Edge>,
     /// By how much all samples are decoded later, so that none is decoded before 0.
     pub(crate) lead_ns: u64,
 }
@@ -52,6 +54,17 @@ pub enum Presence {
     Next,
     /// It may get it much later, or never.
     Missing,
+}
+
+/// How far a film has come that is being recorded.
+#[derive(Clone, Debug)]
+struct Edge {
+    /// The index that it is of.
+    media: Arc<Media>,
+    /// What follows in it.
+    rest: Program,
+    /// Until when it has all samples of all tracks.
+    at_ns: u64,
 }
 
 /// A track that browsers play.
@@ -97,40 +110,39 @@ impl Film {
         let first_ns = first_decode_ns(playlist, &all, start_ns);
         let origin_ns = i64::try_from(start_ns).unwrap_or(i64::MAX);
         let lead_ns = u64::try_from(origin_ns.saturating_sub(first_ns)).unwrap_or_default();
+        let rest = program(playlist, &all, start_ns);
+        let edge = playlist.latest().map(|(media, _)| Edge { media, rest, at_ns: start_ns });
         // How long a recording becomes is not known.
         let is_whole = playlist.latest().is_none_or(|(_, stage)| stage == Stage::Over);
         let least_ns = if is_whole { SEGMENT_NS.max(duration_ns / SEGMENTS) } else { SEGMENT_NS };
         let cuts_ns = vec![start_ns];
-        let film =
-            Self { playlist: playlist.clone(), tracks, leading, least_ns, cuts_ns, edge: None, lead_ns };
+        let film = Self { playlist: playlist.clone(), tracks, leading, least_ns, cuts_ns, edge, lead_ns };
         Ok(film.cut_further())
     }
 
     /// The film as it is now; `None` if that is this one.
     pub fn grown(&self) -> Option<Self> {
-        let (seen, _) = self.edge.as_ref()?;
+        let edge = self.edge.as_ref()?;
         let (latest, stage) = self.playlist.latest()?;
-        if stage < Stage::Over && Arc::ptr_eq(seen, &latest) {
-            return None;
-        }
-        Some(Self { edge: None, ..self.clone() }.cut_further())
+        let is_longer = stage == Stage::Over || !Arc::ptr_eq(&edge.media, &latest);
+        is_longer.then(|| self.clone().cut_further())
     }
 
     /// Cuts what has no cuts yet.
     fn cut_further(mut self) -> Self {
-        let latest = self.playlist.latest().filter(|(_, stage)| *stage < Stage::Over);
         let begin_ns = self.open_ns();
-        let end_ns = match latest {
-            Some((media, _)) => {
-                let all: Vec<usize> = self.tracks.iter().map(|track| track.number).collect();
-                let edge_ns = last_decode_ns(&self.playlist, &all, begin_ns);
-                let edge_ns = u64::try_from(edge_ns).unwrap_or_default().max(begin_ns);
-                self.edge = Some((media, edge_ns));
-                edge_ns.saturating_add(1)
-            }
+        let latest = self.playlist.latest().filter(|(_, stage)| *stage < Stage::Over);
+        self.edge = latest.zip(self.edge).map(|((media, _), mut edge)| {
+            let last_ns = edge.rest.by_ref().last().map_or(0, |planned| planned.decode_ns);
+            Edge { media, at_ns: u64::try_from(last_ns).unwrap_or_default().max(edge.at_ns), ..edge }
+        });
+        let end_ns = match &self.edge {
+            Some(edge) => edge.at_ns.saturating_add(1),
             None => self.playlist.end_ns().max(begin_ns.saturating_add(1)),
         };
         let least_ns = self.least_ns;
+        // Times of a file may be far apart.
+        let step_ns = (least_ns / LOOKS).max(end_ns.saturating_sub(begin_ns) / (LOOKS * SEGMENTS));
         let mut look_ns = begin_ns.saturating_add(least_ns + REST_NS);
         while look_ns < end_ns {
             let found_ns = self.playlist.seek(&[self.leading], look_ns);
@@ -138,7 +150,7 @@ impl Film {
                 self.cuts_ns.push(found_ns);
                 look_ns = found_ns.saturating_add(least_ns + REST_NS);
             } else {
-                look_ns = look_ns.saturating_add(least_ns / LOOKS);
+                look_ns = look_ns.saturating_add(step_ns);
             }
         }
         if self.edge.is_none() {
@@ -167,31 +179,34 @@ impl Film {
         self.open_ns().saturating_sub(self.cuts_ns[segment])
     }
 
-    /// How long each part of a segment lasts that there is, in nanoseconds.
-    pub(crate) fn parts_ns(&self, segment: usize) -> Vec<u64> {
-        let Some(&begin_ns) = self.cuts_ns.get(segment) else { return Vec::new() };
-        match (self.cuts_ns.get(segment + 1), &self.edge) {
+    /// How many parts of a segment there are.
+    pub(crate) fn parts(&self, segment: usize) -> usize {
+        let Some(&begin_ns) = self.cuts_ns.get(segment) else { return 0 };
+        let parts = match (self.cuts_ns.get(segment + 1), &self.edge) {
             (Some(end_ns), _) => {
-                let mut parts = vec![PART_NS; ((end_ns - begin_ns) / PART_NS) as usize];
-                let rest_ns = (end_ns - begin_ns) % PART_NS;
-                match parts.last_mut() {
-                    Some(last_ns) if rest_ns < REST_NS => *last_ns += rest_ns,
-                    _ => parts.push(rest_ns),
-                }
-                parts
+                let (whole, rest_ns) = ((end_ns - begin_ns) / PART_NS, (end_ns - begin_ns) % PART_NS);
+                whole.max(1) + u64::from(whole > 0 && rest_ns >= REST_NS)
             }
-            (None, Some((_, edge_ns))) => {
-                // Whether a rest follows shows when it is too long for one.
-                let known_ns = edge_ns.saturating_sub(begin_ns).saturating_sub(REST_NS);
-                vec![PART_NS; (known_ns / PART_NS) as usize]
+            // Whether a rest follows shows when it is too long for one.
+            (None, Some(edge)) => {
+                let parts = edge.at_ns.saturating_sub(begin_ns).saturating_sub(REST_NS) / PART_NS;
+                parts.min(PARTS_MAX - 1)
             }
-            (None, None) => Vec::new(),
-        }
+            (None, None) => 0,
+        };
+        parts.min(PARTS_MAX) as usize
+    }
+
+    /// How long a part of a segment lasts, in nanoseconds. The last one takes the rest.
+    pub(crate) fn part_ns(&self, segment: usize, part: usize) -> u64 {
+        let length_ns = self.cuts_ns.get(segment + 1).map(|end_ns| end_ns - self.cuts_ns[segment]);
+        let is_last = part + 1 == self.parts(segment);
+        length_ns.filter(|_| is_last).map_or(PART_NS, |ns| ns - part as u64 * PART_NS)
     }
 
     /// Whether its playlist has a segment, or a part of one. A playlist that has ended has no more to come.
     pub fn presence(&self, segment: usize, part: Option<usize>) -> Presence {
-        let (open, parts) = (self.segments(), self.parts_ns(segment).len());
+        let (open, parts) = (self.segments(), self.parts(segment));
         if !self.may_grow() || segment < open {
             return Presence::There;
         }
@@ -234,7 +249,7 @@ impl Film {
 
     /// A part of a segment with these tracks; `None` if there is none.
     pub fn part(&self, tracks: &[usize], segment: usize, part: usize) -> Option<Segment> {
-        let parts = self.parts_ns(segment).len();
+        let parts = self.parts(segment);
         self.chosen(tracks).filter(|_| part < parts)?;
         let begin_ns = self.cuts_ns[segment];
         let until_ns = self.cuts_ns.get(segment + 1).copied();

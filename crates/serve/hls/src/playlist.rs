@@ -1,4 +1,5 @@
-//! Playlists (RFC 8216, and draft-pantos-hls-rfc8216bis for films that are being recorded): the master playlist names the tracks that are played together, a media playlist names their segments.
+//! Playlists (RFC 8216, and draft-pantos-hls-rfc8216bis for films that are being recorded): the master playlist names the tracks that
+//! are played together, a media playlist names their segments.
 //!
 //! ```text
 //!   master.m3u8 --> media_0_1.m3u8 --> init_0_1.mp4, segment_0_0_1.m4s, segment_1_0_1.m4s, ...
@@ -135,16 +136,16 @@ impl Film {
 
     /// Writes the parts of a segment, and returns how many these are.
     fn write_parts(&self, text: &mut String, segment: usize, numbers: &str, query: &str) -> usize {
-        let parts = self.parts_ns(segment);
-        for (part, ns) in parts.iter().enumerate() {
+        let parts = self.parts(segment);
+        for part in 0..parts {
             let independent = if part == 0 { ",INDEPENDENT=YES" } else { "" };
             let _ = writeln!(
                 text,
                 "#EXT-X-PART:DURATION={},URI=\"part_{segment}_{part}_{numbers}.m4s{query}\"{independent}",
-                seconds(*ns)
+                seconds(self.part_ns(segment, part))
             );
         }
-        parts.len()
+        parts
     }
 }
 

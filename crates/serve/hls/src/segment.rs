@@ -49,12 +49,8 @@ pub(crate) fn first_decode_ns(playlist: &Arc<Playlist>, tracks: &[usize], cut_ns
     firsts.map(|(_, decode_ns)| decode_ns).min().unwrap_or(0)
 }
 
-/// Until when a film that is being recorded has all samples, seen from a cut on.
-pub(crate) fn last_decode_ns(playlist: &Arc<Playlist>, tracks: &[usize], cut_ns: u64) -> i64 {
-    program(playlist, tracks, cut_ns).last().map_or(0, |planned| planned.decode_ns)
-}
-
-fn program(playlist: &Arc<Playlist>, tracks: &[usize], from_ns: u64) -> Program {
+/// All samples of tracks from a cut on.
+pub(crate) fn program(playlist: &Arc<Playlist>, tracks: &[usize], from_ns: u64) -> Program {
     playlist.program(Choice { tracks: tracks.to_vec(), until_ns: None, frames: Frames::All }, from_ns)
 }
 
