@@ -142,6 +142,12 @@ fn chromium_follows_a_recording_to_its_end() {
     std::thread::scope(|scope| {
         scope.spawn(|| recording.write(&goes_on));
         let url = format!("http://{}/a.mp4", server.address);
+        until("it is seen to be recorded", || {
+            let playlist =
+                Command::new("curl").args(["-s", "-m", "10", &format!("{url}/media_0_1.m3u8")]).output();
+            let playlist = playlist.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            playlist.is_ok_and(|text| text.contains(":EVENT\n") && !text.contains("#EXT-X-START"))
+        });
         let Some(mut browser) = Browser::start(test, &url) else {
             goes_on.store(true, Ordering::Relaxed);
             return;
