@@ -240,11 +240,15 @@ impl Film {
 
     /// A segment with these tracks; `None` if there is none.
     pub fn segment(&self, tracks: &[usize], number: usize) -> Option<Segment> {
-        let pair = self.cuts_ns.get(number..number.checked_add(2)?)?;
-        let is_last = number + 2 == self.cuts_ns.len() && !self.may_grow();
-        let until_ns = (!is_last).then_some(pair[1]);
-        self.chosen(tracks)?;
-        Some(Segment::new(&self.playlist, tracks, pair[0], until_ns))
+        self.chosen(tracks).filter(|_| number < self.segments())?;
+        Some(self.samples(tracks, number))
+    }
+
+    /// The samples of a segment that has begun. The last one of a film has all that is left.
+    fn samples(&self, tracks: &[usize], segment: usize) -> Segment {
+        let end_ns = self.cuts_ns.get(segment + 1).copied();
+        let until_ns = end_ns.filter(|_| self.may_grow() || segment + 1 < self.segments());
+        Segment::new(&self.playlist, tracks, self.cuts_ns[segment], until_ns)
     }
 
     /// A part of a segment with these tracks; `None` if there is none.
@@ -252,17 +256,14 @@ impl Film {
         let parts = self.parts(segment);
         self.chosen(tracks).filter(|_| part < parts)?;
         let begin_ns = self.cuts_ns[segment];
-        let until_ns = self.cuts_ns.get(segment + 1).copied();
-        let is_last = until_ns.is_some() && part + 1 == parts;
-        // The last segment has all that is left.
-        let until_ns = until_ns.filter(|_| self.may_grow() || segment + 1 < self.segments());
+        let is_last = segment < self.segments() && part + 1 == parts;
         let at_ns = |part: usize| {
             let ns = begin_ns.saturating_add((part as u64).saturating_mul(PART_NS));
             i64::try_from(ns).unwrap_or(i64::MAX).saturating_sub_unsigned(self.lead_ns)
         };
         let from_ns = if part == 0 { i64::MIN } else { at_ns(part) };
         let to_ns = if is_last { i64::MAX } else { at_ns(part + 1) };
-        Some(Segment::new(&self.playlist, tracks, begin_ns, until_ns).within(from_ns..to_ns))
+        Some(self.samples(tracks, segment).within(from_ns..to_ns))
     }
 
     /// The tracks with these numbers; `None` if browsers do not play all of them together.

@@ -9,7 +9,7 @@ use std::process::Command;
 use forebay_rtsp::authentication::Secret;
 use forebay_server::{Settings, User};
 
-use support::{Folder, H264, LIMIT, Server, ffmpeg, until};
+use support::{Folder, H264, LIMIT, Server, ffmpeg, frames, until};
 
 /// What a server answers to bytes, until it closes the connection.
 fn answer(server: &Server, request: &str) -> String {
@@ -67,13 +67,6 @@ fn what_can_be_played_is_listed_for_people_programs_and_players() {
 fn players_of_hls_play_a_film_whole_and_a_part_of_it() {
     let Some(folder) = Folder::new("players_of_hls_play_a_film_whole_and_a_part_of_it") else { return };
     let server = server(&folder, |_| {});
-    let frames = |input: &str| {
-        let output = ffmpeg(&format!("{input} -map 0:v -f framemd5 -"));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let hash = |line: &str| line.rsplit(',').next().expect("a hash").trim().to_owned();
-        text.lines().filter(|line| !line.starts_with('#')).map(hash).collect::<Vec<_>>()
-    };
     let expected = frames(&format!("-i {}", folder.path("a.mp4").display()));
     let url = format!("http://{}/a.mp4/master.m3u8", server.address);
     assert_eq!(frames(&format!("-i {url}")), expected);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use support::recording::Recording;
-use support::{Folder, LIMIT, Server, ffmpeg, until};
+use support::{Folder, LIMIT, Server, frames, until};
 
 /// A client that keeps its connection.
 struct Client(BufReader<TcpStream>);
@@ -70,6 +70,16 @@ impl Client {
         text
     }
 
+    /// Once it is known that the film is being recorded.
+    fn playlist_of_recording(&mut self) -> String {
+        let mut playlist = String::new();
+        until("it is seen to be recorded", || {
+            playlist = self.playlist("");
+            playlist.contains("#EXT-X-PLAYLIST-TYPE:EVENT\n") && !playlist.contains("#EXT-X-START")
+        });
+        playlist
+    }
+
     fn has_no_response(&mut self) -> bool {
         let stream = self.0.get_mut();
         stream.set_nonblocking(true).expect("a mode");
@@ -100,11 +110,7 @@ fn what_is_asked_for_before_it_is_recorded_is_sent_as_soon_as_it_is() {
     thread::scope(|scope| {
         scope.spawn(|| recording.write(&goes_on));
         let mut client = Client::of(&server);
-        let mut first = client.playlist("");
-        until("it is seen to be recorded", || {
-            first = client.playlist("");
-            first.contains("#EXT-X-PLAYLIST-TYPE:EVENT\n") && !first.contains("#EXT-X-START")
-        });
+        let first = client.playlist_of_recording();
         let (url, segment, part) = hinted(&first);
         let later = |url: &str| {
             let (before, rest) = url.split_once(&format!("_{part}_")).expect("a part");
@@ -156,17 +162,13 @@ fn a_client_that_leaves_while_it_waits_leaves_nothing_behind() {
     thread::scope(|scope| {
         scope.spawn(|| recording.write(&goes_on));
         let mut client = Client::of(&server);
-        let mut first = String::new();
-        until("it is seen to be recorded", || {
-            first = client.playlist("");
-            first.contains("#EXT-X-PLAYLIST-TYPE:EVENT\n")
-        });
-        let (_, segment, _) = hinted(&first);
+        let (_, segment, _) = hinted(&client.playlist_of_recording());
         let before = server.metric("forebay_connections");
-        let others: Vec<Client> = (0..20).map(|_| Client::of(&server)).collect();
-        for mut other in others {
-            other.ask(&format!("media_0_1.m3u8?_HLS_msn={segment}"));
-        }
+        let mut others: Vec<Client> = (0..20).map(|_| Client::of(&server)).collect();
+        others.iter_mut().for_each(|other| other.ask(&format!("media_0_1.m3u8?_HLS_msn={segment}")));
+        until("they have come", || server.metric("forebay_connections") >= before + 20);
+        assert!(others.iter_mut().all(Client::has_no_response), "they wait");
+        drop(others);
         until("they are gone", || server.metric("forebay_connections") <= before);
         goes_on.store(true, Ordering::Relaxed);
         until("the recording ends", || client.playlist("").contains("#EXT-X-ENDLIST"));
@@ -178,18 +180,11 @@ fn a_player_that_begins_amid_a_recording_gets_all_of_it() {
     let Some(films) = Folder::new("a_player_that_begins_amid_a_recording_gets_all_of_it") else { return };
     let recording = Recording::begin(&films, 12);
     let server = Server::start(recording.beside.root());
-    let frames = |input: &str| {
-        let output = ffmpeg(&format!("{input} -map 0:v -f framemd5 -"));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let hash = |line: &str| line.rsplit(',').next().expect("a hash").trim().to_owned();
-        text.lines().filter(|line| !line.starts_with('#')).map(hash).collect::<Vec<_>>()
-    };
     let goes_on = AtomicBool::new(false);
     let played = thread::scope(|scope| {
         scope.spawn(|| recording.write(&goes_on));
         let mut client = Client::of(&server);
-        until("it is seen to be recorded", || client.playlist("").contains("#EXT-X-PLAYLIST-TYPE:EVENT\n"));
+        client.playlist_of_recording();
         goes_on.store(true, Ordering::Relaxed);
         frames(&format!("-live_start_index 0 -i http://{}/a.mp4/master.m3u8", server.address))
     });

@@ -60,6 +60,15 @@ fn dropped_datagrams() -> Option<u64> {
     names.split(' ').zip(values.split(' ')).find(|(name, _)| *name == "RcvbufErrors")?.1.parse().ok()
 }
 
+/// What the pictures of a file or URL decode to, as a hash of each.
+pub fn frames(input: &str) -> Vec<String> {
+    let output = ffmpeg(&format!("{input} -map 0:v -f framemd5 -"));
+    assert!(output.status.success(), "{input}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let hash = |line: &str| line.rsplit(',').next().expect("a hash").trim().to_owned();
+    text.lines().filter(|line| !line.starts_with('#')).map(hash).collect()
+}
+
 /// A stream of a file or URL, as its payload without parameter sets, which a description has too.
 pub fn payload(input: &str, stream: &str) -> Vec<u8> {
     let filter = match stream {
