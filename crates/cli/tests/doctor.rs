@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use forebay_testkit::skip;
+use forebay_testkit::{copy_program, skip};
 use serde_json::Value;
 
 fn doctor(arguments: &[&str]) -> Output {
@@ -80,8 +80,8 @@ fn a_user_and_root_learn_the_same_of_the_kernel() {
     let shared = tempfile::tempdir().unwrap();
     Command::new("chmod").arg("755").arg(shared.path()).status().unwrap();
     let forebay = shared.path().join("forebay");
-    std::fs::copy(env!("CARGO_BIN_EXE_forebay"), &forebay).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_forebay-commands"), shared.path().join("forebay-commands")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_forebay"), &forebay);
+    copy_program(env!("CARGO_BIN_EXE_forebay-commands"), shared.path().join("forebay-commands"));
     let asked = Command::new("setpriv")
         .args(["--reuid", "64123", "--clear-groups"])
         .arg(&forebay)

@@ -34,7 +34,7 @@ fn without_the_other_one_programs_run_and_commands_say_what_is_missing() {
     let lonely = target.join("debug/forebay");
     fs::create_dir_all(target.join("debug")).unwrap();
     fs::create_dir(target.join("agent")).unwrap();
-    fs::copy(FOREBAY, &lonely).unwrap();
+    forebay_testkit::copy_program(FOREBAY, &lonely);
     let agent = Path::new(FOREBAY).parent().unwrap().join("../agent/libforebay_agent.so");
     fs::copy(agent, target.join("agent/libforebay_agent.so")).unwrap();
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use forebay_testkit::{guests, skip};
+use forebay_testkit::{copy_program, guests, skip};
 use serde_json::Value;
 
 /// A user that is not root.
@@ -74,7 +74,7 @@ fn a_user_measures_in_a_delegated_group() {
     fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let copied = |from: &Path| {
         let to = shared.path().join(from.file_name().unwrap());
-        fs::copy(from, &to).unwrap();
+        copy_program(from, &to);
         to
     };
     let forebay = copied(Path::new(env!("CARGO_BIN_EXE_forebay")));

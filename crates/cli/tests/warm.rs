@@ -292,8 +292,7 @@ fn what_is_no_sound_pack_is_refused_in_one_sentence() {
 fn the_small_program_alone_warms() {
     let packed = Packed::new();
     let lonely = packed.at("forebay");
-    // A descriptor of this process would be in children that other threads fork: no program is started that is open for writing.
-    assert!(Command::new("cp").arg(FOREBAY).arg(&lonely).status().unwrap().success());
+    forebay_testkit::copy_program(FOREBAY, &lonely);
     let warm = Command::new(&lonely)
         .args(["warm", "--wait", "--root", "original", "-"])
         .current_dir(packed.folder.path())

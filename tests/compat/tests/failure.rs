@@ -349,7 +349,7 @@ fn with_few_processes_the_program_runs() {
         let _ = Case::new(&format!("few_processes_{limit}"), ["bash", "-c", &script])
             .setup(data)
             .setup(move |scratch| {
-                fs::copy(&program, scratch.at("reader")).expect("a copy that everybody can execute");
+                forebay_testkit::copy_program(&program, scratch.at("reader"));
             })
             .needs(&["setpriv"])
             .check();

@@ -325,7 +325,7 @@ fn a_program_that_watches_files_sees_its_own_opens() {
         let guest = build(guest);
         // A command of the same name has read all that is watched now.
         let copy = move |scratch: &Scratch| {
-            fs::copy(&guest, scratch.at("guest")).expect("a copy");
+            forebay_testkit::copy_program(&guest, scratch.at("guest"));
         };
         let case = Case::new(NAME, ["./guest", "data", "."]).setup(data).setup(files_of_pool).setup(copy);
         case.env("XDG_STATE_HOME", &path)

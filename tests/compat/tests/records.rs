@@ -56,7 +56,7 @@ impl Folder {
         let base = scratch::base().canonicalize().expect("a path without links");
         let above = Scratch::fresh(base.join(format!("records-{number}")));
         let files = Scratch::fresh(above.at("files"));
-        fs::copy(build_as("accesses", kind), files.at("accesses")).expect("copy the guest");
+        forebay_testkit::copy_program(build_as("accesses", kind), files.at("accesses"));
         files.noise("data", 300_000, 1).noise("sub/inner", 5_000, 2).noise("sub/relative", 50, 3);
         files.noise("small", 50, 4).noise("forked", 50, 5).noise("executed", 50, 6);
         files.noise("mapped", MAPPED_BYTES, 7).noise("long", 1 << 20, 8).noise("turns", 600_000, 9);

@@ -1,7 +1,5 @@
 //! The program finds the same surroundings under `forebay run` as without it, wherever and however the run is started.
 
-use std::fs;
-
 use forebay_compat::guests::build;
 use forebay_compat::run::Side;
 use forebay_compat::{Case, Scratch, root, skip, switch};
@@ -194,7 +192,7 @@ fn a_program_may_become_another_user() {
     let _ = Case::new("other_user", ["bash", "-c", script])
         .setup(data)
         .setup(move |scratch| {
-            fs::copy(&program, scratch.at("reader")).expect("a copy that everybody can execute");
+            forebay_testkit::copy_program(&program, scratch.at("reader"));
         })
         .needs(&["setpriv", "su"])
         .normalise(|outcome| outcome.stdout.retain(|byte| !byte.is_ascii_digit()))

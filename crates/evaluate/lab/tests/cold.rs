@@ -32,7 +32,7 @@ fn folders_are_evicted_to_the_bottom_without_following_links() {
 fn what_a_program_has_mapped_stays_and_is_reported() {
     let disk = SlowDisk::start(Profile::Local, 0).unwrap();
     let program = disk.mount_point().join("sleep");
-    fs::copy("/bin/sleep", &program).unwrap();
+    forebay_testkit::copy_program("/bin/sleep", &program);
     let mut running = Command::new(&program).arg("60").spawn().unwrap();
     // On a busy machine it may not have begun yet.
     let stat = format!("/proc/{}/stat", running.id());

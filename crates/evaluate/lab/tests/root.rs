@@ -31,7 +31,7 @@ fn folder(test: &str) -> Option<TempDir> {
     for name in ["proc", "dev", "sys", "tmp", "mnt"] {
         fs::create_dir(folder.path().join(name)).unwrap();
     }
-    fs::copy(program, folder.path().join("busybox")).unwrap();
+    forebay_testkit::copy_program(program, folder.path().join("busybox"));
     Some(folder)
 }
 
