@@ -133,6 +133,31 @@ fn a_prefix_stands_for_the_variables_that_begin_so() {
 }
 
 #[track_caller]
+/// Each line of the tables of invariants names the tests that hold it.
+#[test]
+fn invariants_name_tests_that_there_are() {
+    let workspace = Workspace::load();
+    let sources =
+        written_files(&workspace.root).into_iter().filter(|path| has_extension(path, &["rs", "py"]));
+    let sources: Vec<String> = sources.map(|path| text(&path)).collect();
+    let there_is = |test: &str| {
+        let defined = [format!("fn {test}("), format!("def {test}(")];
+        sources.iter().any(|source| defined.iter().any(|defined| source.contains(defined)))
+    };
+    let page = text(&workspace.root.join("ARCHITECTURE.md"));
+    let holders = page.split("| held by |").skip(1).flat_map(|table| {
+        let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+        rows.filter_map(|row| row.trim_end_matches('|').rsplit('|').next())
+    });
+    let named: BTreeSet<&str> = holders
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .filter(|name| name.contains('_'))
+        .collect();
+    assert!(named.len() > 20, "{named:?}");
+    let broken = named.into_iter().filter(|test| !there_is(test));
+    assert_none(broken.map(|test| format!("ARCHITECTURE.md names {test}, which is no test")).collect());
+}
+
 fn assert_none(broken: Vec<String>) {
     assert!(broken.is_empty(), "{} times:\n  {}", broken.len(), broken.join("\n  "));
 }
