@@ -71,9 +71,7 @@ impl Scratch {
     /// # Panics
     /// When it cannot be written.
     pub fn script(&self, name: &str, content: &str) -> &Self {
-        use std::os::unix::fs::PermissionsExt as _;
-        self.file(name, content);
-        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).expect("make it executable");
+        forebay_testkit::script(self.at(name), content);
         self
     }
 

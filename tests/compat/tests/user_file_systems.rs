@@ -1,7 +1,6 @@
 //! Programs on file systems that processes of users serve (FUSE): they find and copy the same with and without hints.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -95,8 +94,7 @@ fn sshfs_is_the_same() {
     is_the_same("sshfs_is_the_same", &["sshfs", SFTP_SERVER], |folders| {
         // What would connect to another machine serves this one.
         let connect = folders.aside.join("connect");
-        fs::write(&connect, format!("#!/bin/sh\nexec {SFTP_SERVER}\n")).expect("write a script");
-        fs::set_permissions(&connect, fs::Permissions::from_mode(0o755)).expect("set a mode");
+        forebay_testkit::script(&connect, &format!("#!/bin/sh\nexec {SFTP_SERVER}\n"));
         let mut command = Command::new("sshfs");
         command.arg("-o").arg(format!("ssh_command={}", connect.display()));
         command.arg(format!("nowhere:{}", folders.files.display())).arg(&folders.at);

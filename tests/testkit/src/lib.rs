@@ -4,7 +4,7 @@
 //! - [`artifacts`] finds the agent, the `forebay` program and what else cargo builds.
 //! - [`elf`] moves the program headers of executables.
 //! - [`films`] makes media files with ffmpeg.
-//! - [`copy_program`] copies a program that is started at once.
+//! - [`copy_program`] copies a program that is started at once, and [`script`] writes one.
 //! - [`skip`] reports a test that could not run on this machine.
 //! - [`with_default_signals`] starts a program in which no signal is ignored.
 //! - [`long`] says whether the exhaustive variants are wanted.
@@ -24,7 +24,7 @@ mod skipped;
 mod switches;
 
 pub use error::Error;
-pub use programs::copy_program;
+pub use programs::{copy_program, script};
 pub use signals::with_default_signals;
 pub use skipped::skip;
 pub use switches::{long, switch};

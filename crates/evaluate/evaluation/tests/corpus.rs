@@ -1,7 +1,5 @@
 //! The corpus from end to end, with a stand-in for `forebay` that only runs the program.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use forebay_evaluation::run::corpus::{self, Case, Options, Outcome};
@@ -27,8 +25,7 @@ if [ -n "$statistics" ]; then
     echo "{\"schema\": 1, \"revision\": \"r\", \"command\": \"c\", \"host\": $host, \"rows\": [$row]}" > "$statistics"
 fi
 "#;
-    fs::write(&path, format!("{script}{last}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    forebay_testkit::script(&path, &format!("{script}{last}\n"));
     (folder, path)
 }
 

@@ -3,8 +3,6 @@
 //! Signals are of the whole process, so all experiments are one test, one after the other.
 #![forbid(unsafe_code)]
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use forebay_evaluation::machine::meter;
@@ -72,8 +70,10 @@ fn an_interrupt_keeps_what_was_measured() {
 
     let folder = tempfile::tempdir().unwrap();
     let forebay = folder.path().join("forebay");
-    fs::write(&forebay, "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n").unwrap();
-    fs::set_permissions(&forebay, fs::Permissions::from_mode(0o755)).unwrap();
+    forebay_testkit::script(
+        &forebay,
+        "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n",
+    );
     let size = overhead::Size {
         files: 20,
         passes: 2,
