@@ -195,3 +195,29 @@ fn who_waits_for_more_of_a_file_that_is_written_anew_hears_the_end() {
         is_over.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn who_waits_for_more_of_a_recording_can_go_back_in_it() {
+    let Some(films) = Folder::new("who_waits_for_more_of_a_recording_can_go_back_in_it") else { return };
+    let path = films.encode(2, H264, "a.ts");
+    let server = Server::start(films.root());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = Instant::now();
+            let mut file = OpenOptions::new().append(true).open(&path).expect("a recording");
+            while !is_over.load(Ordering::Relaxed) && begun.elapsed() < LIMIT {
+                file.write_all(&filler("a.ts")).expect("it grows");
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut client = server.connect();
+        let session = client.set_up("a.ts", 0, "");
+        // All that there is has been read, and more is waited for, when most of it has been sent.
+        for _ in 0..5 {
+            client.send("PLAY", "a.ts", &format!("Session: {session}\r\nRange: npt=0-\r\nSpeed: 4\r\n"));
+            assert_eq!(pictures(&mut client, 40), 40);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}

@@ -96,11 +96,12 @@ impl Sessions {
         session
     }
 
-    /// Begins another part of a session's life: its timer and the buffers that are being filled for it count no more.
+    /// Begins another part of a session's life: its timer, the buffers that are being filled for it, and what it waited for count
+    /// no more.
     pub fn begin_life(&mut self, place: usize) {
         let life = self.next_life();
         let session = &mut self.all[place];
-        (session.key.life, session.timer_ns) = (life, None);
+        (session.key.life, session.timer_ns, session.waits_until_ns) = (life, None, 0);
     }
 
     fn next_life(&mut self) -> u64 {
