@@ -24,6 +24,13 @@ pub fn samples_max(file_bytes: u64) -> u64 {
     SAMPLES_MAX.min(file_bytes)
 }
 
+/// Counts a sample that a file tells of, whether it becomes a part of an index or not.
+pub(crate) fn spend(samples_left: &mut u64) -> Result<()> {
+    let what = "more samples than bytes, or more than the 16 million that there may be";
+    *samples_left = samples_left.checked_sub(1).ok_or(Error::TooLarge { what })?;
+    Ok(())
+}
+
 /// Times beyond this are nothing that anybody recorded, and sums of them might not fit.
 const TICKS_MAX: i64 = 1 << 60;
 
@@ -323,11 +330,6 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// When the next sample is to be decoded if the last one lasts as long as the one before.
-    pub fn next_decode(&self) -> i64 {
-        self.expected.decode + self.expected.step
-    }
-
     /// Whether it has no sample yet.
     pub fn is_empty(&self) -> bool {
         self.index.count == 0
@@ -345,9 +347,7 @@ impl Builder {
 
     /// The next sample in the order of decoding. `samples_left` are those that the file may still have.
     pub fn push(&mut self, entry: Entry, samples_left: &mut u64) -> Result<()> {
-        *samples_left = samples_left.checked_sub(1).ok_or(Error::TooLarge {
-            what: "more samples than bytes, or more than the 16 million that there may be",
-        })?;
+        spend(samples_left)?;
         let bounds = -TICKS_MAX..=TICKS_MAX;
         if !bounds.contains(&entry.decode) || !bounds.contains(&entry.presentation) {
             return Err(Error::Damaged("a sample is due thousands of years from now"));

@@ -122,6 +122,13 @@ fn fragmented_mp4() {
         let fragmented = folder.convert(&whole, &format!("-c copy -movflags {flags}"), name);
         check(&folder, &fragmented, true, true);
     }
+    // A track that is left out comes first in each fragment, and places are not told.
+    let flags = "-strict -2 -movflags frag_keyframe+empty_moov+omit_tfhd_offset";
+    let options = format!("-map 1:a -map 0:v -c:a flac {H264} -g 12 {flags}");
+    let behind = folder.encode(2, &options, "behind.mp4");
+    let media = open(&behind);
+    assert_eq!((media.tracks().len(), media.left_out().len()), (1, 1), "{media:?}");
+    assert!(bytes_of(&behind, &entries(&media, 0)) == payload(&folder, &behind, "0:1", ""));
 }
 
 #[test]

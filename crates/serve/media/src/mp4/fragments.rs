@@ -5,7 +5,7 @@ use mp4_atom::{Tfdt, Tfhd, Trex, Trun};
 use super::boxes::{Boxes, decode};
 use super::{Movie, find_in};
 use crate::error::{Error, Result};
-use crate::index::Entry;
+use crate::index::{Entry, spend};
 
 /// Of a sample's flags (8.8.3.1): decoding cannot begin here.
 const IS_NO_SYNC: u32 = 0x1_0000;
@@ -28,12 +28,12 @@ pub(super) fn read(
         let base =
             header.base_data_offset.unwrap_or(if header.default_base_is_moof { start } else { data_at });
         data_at = base;
-        let Some(draft) = movie.drafts.iter_mut().find(|draft| draft.id == header.track_id) else { continue };
+        // Data of a track that is left out are passed over: those of the next one may begin behind them.
+        let mut draft = movie.drafts.iter_mut().find(|draft| draft.id == header.track_id);
         let told: Option<Tfdt> = find_in(part.content, &[b"tfdt"]);
-        let mut decode_at = match told {
-            Some(time) => i64::try_from(time.base_media_decode_time).unwrap_or(i64::MAX),
-            None => draft.builder.next_decode(),
-        };
+        if let (Some(draft), Some(time)) = (&mut draft, told) {
+            draft.next_decode = i64::try_from(time.base_media_decode_time).unwrap_or(i64::MAX);
+        }
         for run in Boxes(part.content).filter(|one| &one.name == b"trun") {
             let run: Trun = decode(&run).ok_or(Error::Damaged("a run of samples (trun) cannot be read"))?;
             if let Some(offset) = run.data_offset {
@@ -47,19 +47,18 @@ pub(super) fn read(
                     // A recording that was cut off is good up to there.
                     return Ok(());
                 }
-                let step = lengths.step(sample.duration);
-                let flags = lengths.flags(sample.flags);
-                let entry = Entry {
-                    at: data_at,
-                    bytes,
-                    decode: decode_at,
-                    presentation: decode_at.saturating_add(sample.cts.unwrap_or_default()),
-                    is_sync: flags & IS_NO_SYNC == 0,
+                let at = std::mem::replace(&mut data_at, end);
+                let Some(draft) = &mut draft else {
+                    spend(samples_left)?;
+                    continue;
                 };
-                draft.builder.push(entry, samples_left)?;
+                let step = lengths.step(sample.duration);
+                let decode = draft.next_decode;
+                let presentation = decode.saturating_add(sample.cts.unwrap_or_default());
+                let is_sync = lengths.flags(sample.flags) & IS_NO_SYNC == 0;
+                draft.builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
                 draft.last_step = Some(step);
-                decode_at = decode_at.saturating_add(step);
-                data_at = end;
+                draft.next_decode = decode.saturating_add(step);
             }
         }
     }

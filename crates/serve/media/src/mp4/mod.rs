@@ -44,6 +44,8 @@ struct Draft {
     edits: Edits,
     builder: Builder,
     last_step: Option<i64>,
+    /// When the next sample is decoded, unless its fragment says so.
+    next_decode: i64,
 }
 
 /// The pass from box to box of a file.
@@ -237,7 +239,9 @@ fn read_track(
         _ => table::read(table, &mut builder, file_bytes, samples_left)?,
     };
     let language = Some(header.language).filter(|language| !language.is_empty() && language != "und");
-    Ok(Ok(Draft { id: track_id(track), time_base, language, entry, edits, builder, last_step }))
+    let next_decode =
+        if builder.is_empty() { 0 } else { builder.last_decode().saturating_add(last_step.unwrap_or(0)) };
+    Ok(Ok(Draft { id: track_id(track), time_base, language, entry, edits, builder, last_step, next_decode }))
 }
 
 /// The first bytes of a track header (8.3.2), where mp4-atom wants all of it.
