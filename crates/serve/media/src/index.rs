@@ -345,12 +345,16 @@ impl Builder {
         self.index.end
     }
 
-    /// The next sample in the order of decoding. `samples_left` are those that the file may still have.
+    /// The next sample in the order of decoding. `samples_left` are those that the file may still have. One without bytes is left
+    /// out: it has nothing to be decoded, and formats of packets and of segments have none such.
     pub fn push(&mut self, entry: Entry, samples_left: &mut u64) -> Result<()> {
         spend(samples_left)?;
         let bounds = -TICKS_MAX..=TICKS_MAX;
         if !bounds.contains(&entry.decode) || !bounds.contains(&entry.presentation) {
             return Err(Error::Damaged("a sample is due thousands of years from now"));
+        }
+        if entry.bytes == 0 {
+            return Ok(());
         }
         let index = &mut self.index;
         if index.count.is_multiple_of(PAGE_SAMPLES) {
@@ -449,7 +453,7 @@ mod tests {
 
     fn entry() -> impl Strategy<Value = Entry> {
         let times = (-TICKS_MAX..TICKS_MAX, -TICKS_MAX..TICKS_MAX);
-        (any::<u64>(), any::<u32>(), times, any::<bool>()).prop_map(
+        (any::<u64>(), 1..=u32::MAX, times, any::<bool>()).prop_map(
             |(at, bytes, (decode, presentation), is_sync)| {
                 // No sample ends after the largest offset.
                 Entry { at: at >> 1, bytes, decode, presentation, is_sync }
@@ -511,6 +515,18 @@ mod tests {
     fn bytes_are_counted_apart_where_decoding_can_begin() {
         let index = build(&film(100, 10));
         assert_eq!((index.payload_bytes(), index.sync_bytes()), (90_000, 9_000));
+    }
+
+    #[test]
+    fn what_has_no_bytes_is_left_out_and_the_others_keep_their_times() {
+        let all = film(20, 10);
+        let mut with_empty = all.clone();
+        for place in [20, 10, 0] {
+            with_empty.insert(place, Entry { bytes: 0, decode: 10 * place as i64, ..all[0] });
+        }
+        let index = build(&with_empty);
+        assert_eq!(index.entries_from(Cursor::default()).collect::<Vec<_>>(), all);
+        assert!(Index::of_stored(&index.stored(), index.codes(), 1 << 20).is_some());
     }
 
     #[test]
