@@ -21,9 +21,47 @@ pub(super) struct SampleEntry {
     pub carriage: Carriage,
 }
 
-/// The first entry of a sample description box. Files whose coding changes on the way are rare, and not served beyond that.
-pub(super) fn first(descriptions: &[u8]) -> Option<Box<'_>> {
-    Boxes(descriptions.get(8..)?).next()
+/// More descriptions than a track has.
+const DESCRIPTIONS_MAX: usize = 64;
+
+/// Which samples of a track are served: those with one of its descriptions, or with another one that says the same. A receiver is
+/// told of one coding only.
+#[derive(Clone, Default)]
+pub(super) struct Served {
+    /// Of each description, whether its samples are coded otherwise.
+    is_other: Vec<bool>,
+    /// Whether there are samples that are coded otherwise.
+    pub has_others: bool,
+}
+
+impl Served {
+    /// Whether a sample with a description is served. They are counted from 1; one that is not there is taken for any.
+    pub fn takes(&mut self, description: u32) -> bool {
+        let place = (description as usize).wrapping_sub(1);
+        let is_other = self.is_other.get(place).copied().unwrap_or(false);
+        self.has_others |= is_other;
+        !is_other
+    }
+}
+
+/// The entry of a sample description box that most samples have, by its number, and which samples are served then; `None` without
+/// entries.
+pub(super) fn most(descriptions: &[u8], number: u32) -> Option<(Result<SampleEntry, Unserved>, Served)> {
+    let entries: Vec<Box> = Boxes(descriptions.get(8..)?).take(DESCRIPTIONS_MAX).collect();
+    let chosen = entries.get((number as usize).wrapping_sub(1)).or(entries.first())?.served();
+    let is_other = |entry: &Box| match (&chosen, entry.served()) {
+        (Ok(chosen), Ok(other)) => chosen.coding() != other.coding(),
+        _ => true,
+    };
+    // All samples have the description where there is only one.
+    let is_other = if entries.len() > 1 { entries.iter().map(is_other).collect() } else { Vec::new() };
+    Some((chosen, Served { is_other, has_others: false }))
+}
+
+impl SampleEntry {
+    fn coding(&self) -> (&Codec, &Format) {
+        (&self.codec, &self.format)
+    }
 }
 
 impl Box<'_> {

@@ -28,8 +28,10 @@ pub(super) fn read(
         let base =
             header.base_data_offset.unwrap_or(if header.default_base_is_moof { start } else { data_at });
         data_at = base;
-        // Data of a track that is left out are passed over: those of the next one may begin behind them.
         let mut draft = movie.drafts.iter_mut().find(|draft| draft.id == header.track_id);
+        let description =
+            header.sample_description_index.unwrap_or(defaults.default_sample_description_index);
+        let is_served = draft.as_mut().is_some_and(|draft| draft.served.takes(description));
         let told: Option<Tfdt> = find_in(part.content, &[b"tfdt"]);
         if let (Some(draft), Some(time)) = (&mut draft, told) {
             draft.next_decode = i64::try_from(time.base_media_decode_time).unwrap_or(i64::MAX);
@@ -48,6 +50,7 @@ pub(super) fn read(
                     return Ok(());
                 }
                 let at = std::mem::replace(&mut data_at, end);
+                // Data that are left out are passed over: those that are not may begin behind them.
                 let Some(draft) = &mut draft else {
                     spend(samples_left)?;
                     continue;
@@ -56,9 +59,13 @@ pub(super) fn read(
                 let decode = draft.next_decode;
                 let presentation = decode.saturating_add(sample.cts.unwrap_or_default());
                 let is_sync = lengths.flags(sample.flags) & IS_NO_SYNC == 0;
-                draft.builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
-                draft.last_step = Some(step);
                 draft.next_decode = decode.saturating_add(step);
+                if is_served {
+                    draft.builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
+                    draft.last_step = Some(step);
+                } else {
+                    spend(samples_left)?;
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ use crate::source::Source;
 use crate::time::TimeBase;
 use boxes::{BoxAt, Boxes, decode, within};
 use edits::Edits;
-use entry::SampleEntry;
+use entry::{SampleEntry, Served};
 
 /// The tables of a day of film have less.
 const TABLES_BYTES_MAX: u64 = 128 << 20;
@@ -40,6 +40,7 @@ struct Draft {
     time_base: TimeBase,
     language: Option<String>,
     entry: SampleEntry,
+    served: Served,
     /// What is presented of its samples, and when.
     edits: Edits,
     builder: Builder,
@@ -152,6 +153,11 @@ impl Movie {
         let (left_out, recorded_ns) = (self.left_out.clone(), self.recorded_ns);
         let mut found = Found { left_out, recorded_ns, ..Found::default() };
         for draft in &self.drafts {
+            if draft.served.has_others {
+                found
+                    .left_out
+                    .push(format!("samples that are coded otherwise than most of {}", draft.entry.name));
+            }
             let mut edits = draft.edits.clone();
             if is_fragmented {
                 edits.last_to_the_end();
@@ -183,7 +189,7 @@ fn read_movie(movie: &[u8], source: &Source, samples_left: &mut u64) -> Result<M
     found.defaults = defaults.filter_map(|one| decode(&one)).collect();
     let mut is_encrypted = false;
     for track in Boxes(movie).filter(|one| &one.name == b"trak").take(TRACKS_MAX) {
-        match read_track(track.content, ticks, source.bytes(), samples_left)? {
+        match read_track(track.content, &found.defaults, ticks, source.bytes(), samples_left)? {
             Ok(draft) => found.drafts.push(draft),
             Err(Unserved::Encrypted) => is_encrypted = true,
             Err(Unserved::Because(phrase)) => found.left_out.push(phrase),
@@ -206,6 +212,7 @@ enum Unserved {
 
 fn read_track(
     track: &[u8],
+    defaults: &[mp4_atom::Trex],
     movie_ticks: u32,
     file_bytes: u64,
     samples_left: &mut u64,
@@ -215,11 +222,15 @@ fn read_track(
     let is_sound = is_handled_as(b"soun");
     let is_played = is_sound || is_handled_as(b"vide");
     let table = within(track, &[b"mdia", b"minf", b"stbl"]).unwrap_or_default();
-    let entry = within(table, &[b"stsd"]).and_then(entry::first);
-    let Some(entry) = entry else {
+    let id = track_id(track);
+    let default =
+        || defaults.iter().find(|one| one.track_id == id).map(|one| one.default_sample_description_index);
+    let most = table::description_of_most(table).or_else(default).unwrap_or(1);
+    let entry = within(table, &[b"stsd"]).and_then(|descriptions| entry::most(descriptions, most));
+    let Some((entry, mut served)) = entry else {
         return Ok(Err(Unserved::Because("a track without description".to_owned())));
     };
-    let entry = match entry.served() {
+    let entry = match entry {
         Ok(entry) if is_played => entry,
         Ok(entry) => return Ok(Err(Unserved::Because(format!("{} that is not played", entry.name)))),
         Err(unserved) => return Ok(Err(unserved)),
@@ -234,14 +245,22 @@ fn read_track(
     let last_step = match entry.format {
         Format::Pcm { frame_bytes } => {
             let frames_max = header.timescale / BLOCKS_PER_SECOND;
-            table::read_blocks(table, frame_bytes, frames_max, &mut builder, file_bytes, samples_left)?
+            table::read_blocks(
+                table,
+                frame_bytes,
+                frames_max,
+                &mut served,
+                &mut builder,
+                file_bytes,
+                samples_left,
+            )?
         }
-        _ => table::read(table, &mut builder, file_bytes, samples_left)?,
+        _ => table::read(table, &mut served, &mut builder, file_bytes, samples_left)?,
     };
     let language = Some(header.language).filter(|language| !language.is_empty() && language != "und");
     let next_decode =
         if builder.is_empty() { 0 } else { builder.last_decode().saturating_add(last_step.unwrap_or(0)) };
-    Ok(Ok(Draft { id: track_id(track), time_base, language, entry, edits, builder, last_step, next_decode }))
+    Ok(Ok(Draft { id, time_base, language, entry, served, edits, builder, last_step, next_decode }))
 }
 
 /// The first bytes of a track header (8.3.2), where mp4-atom wants all of it.

@@ -1,24 +1,25 @@
 //! The sample table of a track (ISO/IEC 14496-12, 8.6.1 and 8.7): runs of durations, sizes one by one, chunks that samples
 //! lie in without gaps.
 
+use std::collections::BTreeMap;
+
 use mp4_atom::{Atom, Co64, Ctts, Stco, Stsc, Stss, Stsz, StszSamples, Stts};
 
-use super::find_in;
+use super::entry::Served;
+use super::{find_in, within};
 use crate::error::{Error, Result};
-use crate::index::{Builder, Entry};
+use crate::index::{Builder, Entry, spend};
 
 /// Puts all samples of a table into an index, and returns how long the last one lasts.
 pub(super) fn read(
     table: &[u8],
+    served: &mut Served,
     builder: &mut Builder,
     file_bytes: u64,
     samples_left: &mut u64,
 ) -> Result<Option<i64>> {
-    let sizes: Stsz = required(table, b"stsz", "a track has no table of sizes (stsz)")?;
-    let count = match &sizes.samples {
-        StszSamples::Identical { count, .. } => *count,
-        StszSamples::Different { sizes } => sizes.len() as u32,
-    };
+    let sizes = sizes(table)?;
+    let count = count_of(&sizes);
     if count == 0 {
         return Ok(None);
     }
@@ -32,7 +33,7 @@ pub(super) fn read(
 
     let (mut decode, mut last_step) = (0_i64, 0);
     for number in 0..count {
-        let bytes = match &sizes.samples {
+        let bytes = match &sizes {
             StszSamples::Identical { size, .. } => *size,
             StszSamples::Different { sizes } => sizes[number as usize],
         };
@@ -45,7 +46,11 @@ pub(super) fn read(
             syncs.peek() == Some(&(number + 1))
         });
         let presentation = decode.saturating_add(delays.next().unwrap_or_default());
-        builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
+        if served.takes(places.description) {
+            builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
+        } else {
+            spend(samples_left)?;
+        }
         last_step = durations.next().unwrap_or(last_step);
         decode = decode.saturating_add(last_step);
     }
@@ -58,15 +63,12 @@ pub(super) fn read_blocks(
     table: &[u8],
     frame_bytes: u8,
     frames_max: u32,
+    served: &mut Served,
     builder: &mut Builder,
     file_bytes: u64,
     samples_left: &mut u64,
 ) -> Result<Option<i64>> {
-    let sizes: Stsz = required(table, b"stsz", "a track has no table of sizes (stsz)")?;
-    let mut left = match &sizes.samples {
-        StszSamples::Identical { count, .. } => *count,
-        StszSamples::Different { sizes } => sizes.len() as u32,
-    };
+    let mut left = count_of(&sizes(table)?);
     if left == 0 {
         return Ok(None);
     }
@@ -80,12 +82,58 @@ pub(super) fn read_blocks(
         if at.checked_add(bytes.into()).is_none_or(|end| end > file_bytes) {
             return Err(Error::Truncated { bytes: file_bytes, missing: "a sample that its table tells of" });
         }
-        builder.push(Entry { at, bytes, decode, presentation: decode, is_sync: true }, samples_left)?;
+        if served.takes(places.description) {
+            builder.push(Entry { at, bytes, decode, presentation: decode, is_sync: true }, samples_left)?;
+        } else {
+            spend(samples_left)?;
+        }
         last_step = step * i64::from(frames);
         decode = decode.saturating_add(last_step);
         left -= frames;
     }
     Ok(Some(last_step))
+}
+
+/// The number of the description that most samples have, the first of such; `None` without samples.
+pub(super) fn description_of_most(table: &[u8]) -> Option<u32> {
+    let runs = find_in::<Stsc>(table, &[b"stsc"])?.entries;
+    let offsets = within(table, &[b"stco"]).or_else(|| within(table, &[b"co64"]))?;
+    let chunks = u32::from_be_bytes(offsets.get(4..8)?.try_into().ok()?);
+    let ends = runs.iter().skip(1).map(|run| run.first_chunk).chain([chunks.saturating_add(1)]);
+    let mut counts = BTreeMap::<u32, u64>::new();
+    for (run, end) in runs.iter().zip(ends) {
+        let chunks = end.saturating_sub(run.first_chunk);
+        let count = counts.entry(run.sample_description_index).or_default();
+        *count = u64::from(chunks).saturating_mul(run.samples_per_chunk.into()).saturating_add(*count);
+    }
+    counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(description, _)| description)
+}
+
+/// The lengths of all samples, which some writers pack into fewer bits (8.7.3.3).
+fn sizes(table: &[u8]) -> Result<StszSamples> {
+    let Some(compact) = within(table, &[b"stz2"]) else {
+        let sizes: Stsz = required(table, b"stsz", "a track has no table of sizes (stsz, stz2)")?;
+        return Ok(sizes.samples);
+    };
+    let unreadable = Error::Damaged("a track's table of sizes (stz2) cannot be read");
+    let &[_, _, _, _, _, _, _, bits, a, b, c, d, ref sizes @ ..] = compact else { return Err(unreadable) };
+    let count = u32::from_be_bytes([a, b, c, d]) as usize;
+    let sizes: Vec<u32> = match bits {
+        4 => sizes.iter().flat_map(|two| [two >> 4, two & 0xF]).map(u32::from).take(count).collect(),
+        8 => sizes.iter().map(|size| u32::from(*size)).take(count).collect(),
+        16 => {
+            sizes.chunks_exact(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).take(count).collect()
+        }
+        _ => return Err(unreadable),
+    };
+    if sizes.len() == count { Ok(StszSamples::Different { sizes }) } else { Err(unreadable) }
+}
+
+fn count_of(sizes: &StszSamples) -> u32 {
+    match sizes {
+        StszSamples::Identical { count, .. } => *count,
+        StszSamples::Different { sizes } => sizes.len() as u32,
+    }
 }
 
 /// Where samples lie, in their order.
@@ -96,6 +144,8 @@ struct Places {
     run: usize,
     chunk: usize,
     left_in_chunk: u32,
+    /// Which description the samples of the chunk have.
+    description: u32,
     at: u64,
 }
 
@@ -109,7 +159,7 @@ impl Places {
             }
         };
         let chunks = required(table, b"stsc", "a track does not say how many samples a chunk has (stsc)")?;
-        Ok(Self { offsets, chunks, run: 0, chunk: 0, left_in_chunk: 0, at: 0 })
+        Ok(Self { offsets, chunks, run: 0, chunk: 0, left_in_chunk: 0, description: 0, at: 0 })
     }
 
     fn next(&mut self, bytes: u32) -> Result<u64> {
@@ -144,6 +194,7 @@ impl Places {
             }
             let Some(run) = runs.get(self.run) else { return Err(few) };
             self.left_in_chunk = run.samples_per_chunk;
+            self.description = run.sample_description_index;
             self.chunk += 1;
             self.at = *offset;
         }
@@ -162,6 +213,6 @@ fn required<A: Atom>(table: &[u8], name: &[u8; 4], missing: &'static str) -> Res
 
 /// A table that may be absent, but not unreadable.
 fn optional<A: Atom>(table: &[u8], name: &[u8; 4]) -> Result<Option<A>> {
-    let Some(mut content) = super::within(table, &[name]) else { return Ok(None) };
+    let Some(mut content) = within(table, &[name]) else { return Ok(None) };
     A::decode_body(&mut content).map(Some).map_err(|_| Error::Damaged("a table of a track cannot be read"))
 }

@@ -86,10 +86,12 @@ pub fn fragment(samples: u32) -> Vec<u8> {
     [table(0, 1), make(b"moof", &make(b"traf", &run.concat()))].concat()
 }
 
-fn make(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
+/// A box of MP4.
+pub fn make(name: &[u8; 4], content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32 + 8).to_be_bytes()[..], name, content].concat()
 }
 
-fn words(words: &[u32]) -> Vec<u8> {
+/// Numbers as its boxes have them.
+pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
