@@ -1,6 +1,7 @@
 //! Faults of a camera: which of its pictures, packets and times are wrong.
 
-use crate::SECOND_NS;
+use forebay_rtsp::range::SECOND_NS;
+
 use crate::chance::{Purpose, below, draw, happens};
 
 /// Times at which something is so, in nanoseconds from the epoch.

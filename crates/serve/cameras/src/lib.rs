@@ -36,5 +36,3 @@ pub use film::{Film, Unreadable};
 pub use plan::{Camera, Login, Plan, Unplannable, Wanted};
 pub use script::{Script, ScriptError};
 pub use timeline::Timeline;
-
-const SECOND_NS: u64 = 1_000_000_000;

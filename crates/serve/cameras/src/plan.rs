@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use forebay_rtsp::range::SECOND_NS;
 use thiserror::Error;
 
-use crate::SECOND_NS;
 use crate::chance::{Purpose, below, draw, share};
 use crate::faults::{Fault, Faults};
 use crate::film::Film;

@@ -3,6 +3,7 @@
 use core::fmt::{self, Display};
 use core::ops::{Range, RangeInclusive};
 
+use forebay_rtsp::range::SECOND_NS;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use toml::Spanned;
 
@@ -136,9 +137,9 @@ struct Time(u64);
 struct Signed(i64);
 
 /// The longest time of a script: a year, in nanoseconds.
-const TIME_NS_MAX: u64 = 365 * 86_400 * crate::SECOND_NS;
+const TIME_NS_MAX: u64 = 365 * 86_400 * SECOND_NS;
 /// The longest that a packet may be late.
-const LATE_NS_MAX: u64 = 10 * crate::SECOND_NS;
+const LATE_NS_MAX: u64 = 10 * SECOND_NS;
 
 impl<'de> Deserialize<'de> for Number {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -231,12 +232,11 @@ impl Script {
 
     /// With faults that a share of all cameras has, one each: the ten kinds are equally frequent.
     pub fn with_usual_faults(mut self, share: f64) -> Self {
-        const SECOND: u64 = crate::SECOND_NS;
         let always = Times { from_ns: 0, lasts_ns: None, every_ns: None };
         let at_times = |every_s: u64, lasts_s: u64| Times {
             from_ns: 0,
-            lasts_ns: Some(lasts_s * SECOND),
-            every_ns: Some(every_s * SECOND),
+            lasts_ns: Some(lasts_s * SECOND_NS),
+            every_ns: Some(every_s * SECOND_NS),
         };
         let usual = [
             (Kind::Loss { chance: 0.01 }, always),
@@ -245,8 +245,8 @@ impl Script {
             (Kind::Jitter { by_ns: 100_000_000 }, always),
             (Kind::Freeze, at_times(120, 10)),
             (Kind::MissingKeyFrames { chance: 0.1 }, always),
-            (Kind::Timestamps { by_ns: -2 * SECOND as i64 }, at_times(90, 15)),
-            (Kind::Drop, Times { from_ns: 30 * SECOND, lasts_ns: None, every_ns: Some(120 * SECOND) }),
+            (Kind::Timestamps { by_ns: -2 * SECOND_NS as i64 }, at_times(90, 15)),
+            (Kind::Drop, Times { from_ns: 30 * SECOND_NS, lasts_ns: None, every_ns: Some(120 * SECOND_NS) }),
             (Kind::Refuse, at_times(180, 30)),
             (Kind::Night, at_times(600, 200)),
         ];

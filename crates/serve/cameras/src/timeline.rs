@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use forebay_rtsp::packetise::Packet;
 use forebay_rtsp::presentation::ticks;
+use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::rtcp::Sent;
 
-use crate::SECOND_NS;
 use crate::events::{Departure, Event, Numbered, What};
 use crate::plan::{Camera, REPORT_NS};
 

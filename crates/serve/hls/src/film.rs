@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use forebay_media::{Media, Stage, Track};
 use forebay_rtsp::presentation::Codec;
+use forebay_rtsp::range::SECOND_NS;
 use forebay_streaming::program::{Playlist, Program, is_video};
 
 use crate::segment::{Segment, first_decode_ns, program};
 use crate::shape::Shape;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// How long a segment lasts, or a little longer: it ends at a key frame.
 const SEGMENT_NS: u64 = 4 * SECOND_NS;
 /// About how many segments a film has at most. A longer film has longer ones.

@@ -9,9 +9,10 @@
 
 use std::fmt::Write;
 
+use forebay_rtsp::range::SECOND_NS;
+
 use crate::film::{Film, FilmTrack, PART_MAX_NS, Presence};
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// The least target duration of a film that is being recorded, in seconds: segments of most films are shorter.
 const RECORDED_TARGET: u64 = 8;
 /// The number of the first segment in playlists: hls.js 1.7 does not go on to the second one after one with number 0 that has parts.

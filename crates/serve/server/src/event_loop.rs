@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_rtsp::key::Key as Secret;
+use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::server::{ConnectionId, Server};
 use rustix::event::{Timespec, epoll};
 
@@ -31,7 +32,6 @@ use crate::transmit::Transmitter;
 use crate::{clock, descriptors, encryption, listeners, privileges};
 
 const EVENTS_MAX: usize = 256;
-const SECOND_NS: u64 = 1_000_000_000;
 /// How often the loop looks for what is of no more use.
 const SWEEP_NS: u64 = 10 * SECOND_NS;
 /// How long clients may take what was sent, at the end.
@@ -236,7 +236,7 @@ impl Serving {
                             Destination::Session(key) => self.filled(key, *filled),
                             Destination::Download(number) => self.filled_for_http(number, *filled),
                         },
-                        Done::Errand(done) => self.errand_done(done),
+                        Done::Lookup(done) => self.looked(done),
                     }
                 }
                 self.done = done;

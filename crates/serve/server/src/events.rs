@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use forebay_rtsp::range::SECOND_NS;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -13,8 +14,6 @@ use rustix::time::{
 
 use crate::error::{Result, to};
 use crate::token::Token;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// The sources of events.
 pub(crate) struct Events {

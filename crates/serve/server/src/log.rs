@@ -10,11 +10,12 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use forebay_rtsp::range::SECOND_NS;
+
 use crate::error::{Result, to};
 
 /// Lines in a second: a client that floods the server does not flood the log.
 const LINES_MAX: u32 = 20;
-const SECOND_NS: u64 = 1_000_000_000;
 /// Lines that wait to be written.
 const WAITING_MAX: usize = 1000;
 /// How long the end waits for those.

@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::catalog::{Catalog, Failure, Opened};
 use crate::clock;
 use crate::error::{Result, to};
-use crate::http::errands::{self, Errand, ErrandQueue, Errands};
+use crate::http::lookups::{self, Looked, Lookup, LookupQueue};
 use crate::openers::{self, Answered, Openers, Opening};
 use crate::queue::Queue;
 use crate::sessions::Key;
@@ -44,7 +44,7 @@ pub(crate) struct Filling {
 pub(crate) enum Done {
     Opened(QuestionId, Result<Arc<Opened>, Failure>),
     Filled(Box<Filling>),
-    Errand(Errands),
+    Lookup(Looked),
 }
 
 /// What reading took of a disk.
@@ -63,7 +63,7 @@ pub(crate) struct Readers {
 
 struct Shared {
     openers: Openers,
-    errands: ErrandQueue,
+    lookups: LookupQueue,
     fillings: Queue<Urgent>,
     done: Mutex<Vec<Done>>,
     bell: OwnedFd,
@@ -79,7 +79,7 @@ impl Readers {
         let count = count.max(1);
         let shared = Arc::new(Shared {
             openers: Openers::default(),
-            errands: ErrandQueue::default(),
+            lookups: LookupQueue::default(),
             fillings: Queue::new(count),
             done: Mutex::default(),
             bell,
@@ -100,9 +100,9 @@ impl Readers {
                 shared.openers.open_long(&shared.catalog, |all| shared.finish_opened(all))
             })?;
         }
-        for _ in 0..errands::THREADS {
-            start("errand", |shared| {
-                shared.errands.run(&shared.catalog, |done| shared.finish(&mut vec![Done::Errand(done)]))
+        for _ in 0..lookups::THREADS {
+            start("lookup", |shared| {
+                shared.lookups.run(&shared.catalog, |done| shared.finish(&mut vec![Done::Lookup(done)]))
             })?;
         }
         for _ in 0..count {
@@ -121,9 +121,9 @@ impl Readers {
         self.shared.openers.open(opening)
     }
 
-    /// Does what takes reads beside opening files and filling buffers.
-    pub fn run(&self, errand: Errand) {
-        self.shared.errands.push(errand);
+    /// Has another thread look something up.
+    pub fn look_up(&self, lookup: Lookup) {
+        self.shared.lookups.push(lookup);
     }
 
     /// Queues all of them to be filled. A thread is woken once for many.
@@ -149,7 +149,7 @@ impl Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         self.shared.openers.end();
-        self.shared.errands.end();
+        self.shared.lookups.end();
         self.shared.fillings.end();
     }
 }

@@ -2,12 +2,12 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use forebay_rtsp::range::SECOND_NS;
 use roxmltree::Node;
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
 
 use super::{Fault, child};
-use crate::SECOND_NS;
 use crate::plan::{Camera, Plan};
 
 /// How far a client's clock may be from the camera's.

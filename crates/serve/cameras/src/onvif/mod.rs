@@ -13,6 +13,7 @@ mod media;
 use core::time::Duration;
 use std::sync::Arc;
 
+use forebay_rtsp::range::SECOND_NS;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::plan::{Camera, Plan};
@@ -199,7 +200,7 @@ fn escaped(text: &str) -> String {
 /// A time since 1970 as `2026-11-26T20:00:00Z`.
 fn date(unix_ns: u64) -> String {
     let begin = humantime::parse_rfc3339("1970-01-01T00:00:00Z").ok();
-    let time = begin.and_then(|begin| begin.checked_add(Duration::from_secs(unix_ns / crate::SECOND_NS)));
+    let time = begin.and_then(|begin| begin.checked_add(Duration::from_secs(unix_ns / SECOND_NS)));
     time.map(|time| humantime::format_rfc3339_seconds(time).to_string()).unwrap_or_default()
 }
 

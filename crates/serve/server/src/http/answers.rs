@@ -4,17 +4,18 @@
 use std::sync::Arc;
 
 use forebay_hls::{Film, Presence, Segment, Unplayable};
+use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::server::{ConnectionId, QuestionId};
 
 use super::download::{self, Download, Extent};
-use super::errands::{Errand, Errands};
 use super::films::Screened;
 use super::listing::{self, Listing, Place};
+use super::lookups::{Looked, Lookup};
 use super::ranges::Wanted;
 use super::request::Received;
 use super::response::{JSON, M3U, MP4, PLAYLIST, Response};
 use super::route::{Form, Route, What};
-use super::{Asked, SECOND_NS, State, busy, pages};
+use super::{Asked, State, busy, pages};
 use crate::catalog::{self, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
@@ -37,7 +38,7 @@ impl Serving {
                 _ => {
                     // One walk is for all who ask while it lasts.
                     if self.web.list_waiters.is_empty() {
-                        self.readers.run(Errand::List);
+                        self.readers.look_up(Lookup::List);
                     }
                     self.web.list_waiters.push(id);
                     self.set_state(id, State::Asking(Box::new(asked)));
@@ -104,20 +105,20 @@ impl Serving {
             Some(screened) => self.show_film(id, &asked, &screened),
             None => {
                 self.set_state(id, State::Asking(Box::new(asked)));
-                self.readers.run(Errand::Film(id, opened));
+                self.readers.look_up(Lookup::Film(id, opened));
             }
         }
     }
 
-    /// Another thread has done what it was asked for.
-    pub(crate) fn errand_done(&mut self, done: Errands) {
+    /// Another thread has looked something up.
+    pub(crate) fn looked(&mut self, done: Looked) {
         let now_ns = clock::now_ns();
         match done {
             // A walk through folders that are not served any more.
-            Errands::Listed(_, roots) if !Arc::ptr_eq(&roots, &self.readers.catalog().roots()) => {
-                self.readers.run(Errand::List);
+            Looked::List(_, roots) if !Arc::ptr_eq(&roots, &self.readers.catalog().roots()) => {
+                self.readers.look_up(Lookup::List);
             }
-            Errands::Listed(listing, _) => {
+            Looked::List(listing, _) => {
                 self.web.listing = Some((listing.clone(), now_ns));
                 for id in std::mem::take(&mut self.web.list_waiters) {
                     if let Some(asked) = self.take_asked(id) {
@@ -127,7 +128,7 @@ impl Serving {
                     self.tend(id);
                 }
             }
-            Errands::Film(id, opened, film) => {
+            Looked::Film(id, opened, film) => {
                 let Some(asked) = self.take_asked(id) else { return };
                 let screened = Screened { opened, film };
                 if let Route::Film { path, query, .. } = &asked.route {

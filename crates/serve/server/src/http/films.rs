@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use forebay_hls::{Film, Unplayable};
+use forebay_rtsp::range::SECOND_NS;
 
 use crate::catalog::Opened;
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Films that are kept.
 const FILMS_MAX: usize = 256;
 /// For how long a film is kept after the last request.

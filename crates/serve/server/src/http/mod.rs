@@ -16,9 +16,9 @@ mod answers;
 #[cfg(test)]
 mod any_request;
 mod download;
-pub(crate) mod errands;
 mod films;
 pub(crate) mod listing;
+pub(crate) mod lookups;
 mod pages;
 mod ranges;
 mod recordings;
@@ -31,6 +31,7 @@ pub(crate) mod web_socket;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::server::{Admitted, ConnectionId, Purpose, QuestionId};
 
 use self::download::Download;
@@ -46,7 +47,6 @@ use crate::clock;
 use crate::event_loop::Serving;
 use crate::readers::{Destination, Filling, Reading};
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// How long a client may take for a request, or for what it was sent, without any progress.
 const PATIENCE_NS: u64 = 60 * SECOND_NS;
 /// The part of the memory for buffers that bodies of lists and playlists may have beside it.

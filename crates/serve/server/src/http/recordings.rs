@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
+use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::server::ConnectionId;
-
-use super::SECOND_NS;
 
 /// How often it is looked whether more has been recorded. A look compares two pointers.
 const LOOK_NS: u64 = SECOND_NS / 20;

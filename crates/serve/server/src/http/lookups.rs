@@ -1,4 +1,4 @@
-//! What the event loop leaves to other threads since it takes reads: walks through the folders, and looks at films.
+//! What other threads look up for the event loop since that takes reads: walks through the folders, and looks at films.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -17,22 +17,22 @@ pub(crate) const THREADS: usize = 2;
 /// What of a first sample is looked at.
 const SAMPLE_BYTES_MAX: usize = 64 << 10;
 
-/// What is to be done.
-pub(crate) enum Errand {
+/// What is to be looked up.
+pub(crate) enum Lookup {
     List,
     Film(ConnectionId, Arc<Opened>),
 }
 
-/// What came of it.
-pub(crate) enum Errands {
+/// What was found.
+pub(crate) enum Looked {
     /// A list, and of which folders.
-    Listed(Arc<Listing>, Arc<Roots>),
+    List(Arc<Listing>, Arc<Roots>),
     Film(ConnectionId, Arc<Opened>, Result<Arc<Film>, Unplayable>),
 }
 
-/// A queue of errands. Each connection has one at most.
+/// A queue of lookups. Each connection has one at most.
 #[derive(Default)]
-pub(crate) struct ErrandQueue {
+pub(crate) struct LookupQueue {
     state: Mutex<State>,
     has_some: Condvar,
 }
@@ -40,12 +40,12 @@ pub(crate) struct ErrandQueue {
 #[derive(Default)]
 struct State {
     is_over: bool,
-    waiting: VecDeque<Errand>,
+    waiting: VecDeque<Lookup>,
 }
 
-impl ErrandQueue {
-    pub fn push(&self, errand: Errand) {
-        self.lock().waiting.push_back(errand);
+impl LookupQueue {
+    pub fn push(&self, lookup: Lookup) {
+        self.lock().waiting.push_back(lookup);
         self.has_some.notify_one();
     }
 
@@ -56,29 +56,29 @@ impl ErrandQueue {
     }
 
     /// What a thread does until the end.
-    pub fn run(&self, catalog: &Catalog, finish: impl Fn(Errands)) {
-        while let Some(errand) = self.next() {
-            finish(match errand {
-                Errand::List => {
+    pub fn run(&self, catalog: &Catalog, finish: impl Fn(Looked)) {
+        while let Some(lookup) = self.next() {
+            finish(match lookup {
+                Lookup::List => {
                     let roots = catalog.roots();
-                    Errands::Listed(Arc::new(Listing::of(&roots)), roots)
+                    Looked::List(Arc::new(Listing::of(&roots)), roots)
                 }
-                Errand::Film(asker, opened) => {
+                Lookup::Film(asker, opened) => {
                     let film = Film::new(&opened.playlist, |track| first_sample(&opened, track));
-                    Errands::Film(asker, opened, film.map(Arc::new))
+                    Looked::Film(asker, opened, film.map(Arc::new))
                 }
             });
         }
     }
 
-    fn next(&self) -> Option<Errand> {
+    fn next(&self) -> Option<Lookup> {
         let mut state = self.lock();
         loop {
             if state.is_over {
                 return None;
             }
-            if let Some(errand) = state.waiting.pop_front() {
-                return Some(errand);
+            if let Some(lookup) = state.waiting.pop_front() {
+                return Some(lookup);
             }
             state = self.has_some.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
