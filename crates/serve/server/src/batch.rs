@@ -30,6 +30,8 @@ const ROOM_WAIT: Duration = Duration::from_millis(2);
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     pub slices: Vec<IoSlice<'static>>,
+    /// What stands before packets on a connection.
+    pub heads: Vec<[u8; 4]>,
 }
 
 /// What became of packets.

@@ -4,10 +4,13 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use forebay_rtsp::message::frame_header;
+use forebay_rtsp::packetise::Packet;
 use rustix::event::epoll::EventFlags;
 use rustix::net::sockopt;
 
 use crate::backlog::{Backlog, Backlogs};
+use crate::batch::{Spare, emptied};
 use crate::encryption::Cipher;
 use crate::http::web_socket;
 
@@ -180,6 +183,36 @@ impl Connection {
                 },
             }
         }
+    }
+
+    /// Sends packets, which are made of a buffer, on a channel of the connection. Returns whether it needs tending.
+    pub fn send_packets(
+        &mut self,
+        channel: u8,
+        packets: &[Packet],
+        buffer: &[u8],
+        backlogs: &mut Backlogs,
+        spare: &mut Spare,
+    ) -> bool {
+        spare.heads.clear();
+        spare.heads.extend(packets.iter().map(|packet| frame_header(channel, packet.bytes() as u16)));
+        let mut slices = emptied(std::mem::take(&mut spare.slices));
+        for (packet, head) in packets.iter().zip(&spare.heads) {
+            slices.extend([IoSlice::new(head), IoSlice::new(packet.head())]);
+            slices.extend(packet.pieces().map(|piece| IoSlice::new(&buffer[piece])));
+        }
+        self.send_slices(&mut slices);
+        spare.slices = emptied(slices);
+        self.note_backlog(backlogs);
+        self.needs_tending()
+    }
+
+    /// The same of one packet that lies in one place.
+    pub fn send_packet(&mut self, channel: u8, packet: &[u8], backlogs: &mut Backlogs) -> bool {
+        let head = frame_header(channel, packet.len() as u16);
+        self.send_slices(&mut [IoSlice::new(&head), IoSlice::new(packet)]);
+        self.note_backlog(backlogs);
+        self.needs_tending()
     }
 
     /// Whether it has a backlog that epoll does not know of.

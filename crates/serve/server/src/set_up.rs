@@ -133,7 +133,7 @@ impl Serving {
 
     pub(crate) fn end(&mut self, id: SessionId) {
         let Some(place) = self.sessions.place(id) else { return };
-        self.send_goodbyes(place);
+        let touched = self.send_goodbyes(place);
         self.buffers.release(&mut self.sessions[place]);
         let session = self.sessions.remove(place);
         self.note_access(&session);
@@ -146,6 +146,7 @@ impl Serving {
         for (_, transport) in &session.transports {
             self.reports.forget(transport, id);
         }
+        touched.into_iter().for_each(|connection| self.tend(connection));
     }
 }
 

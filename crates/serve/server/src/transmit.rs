@@ -1,7 +1,6 @@
 //! Sends what is due: packets, reports, and the goodbye after the last packet.
 
 use std::collections::HashMap;
-use std::io::IoSlice;
 
 use forebay_rtsp::rtcp::Sent;
 use forebay_rtsp::server::ConnectionId;
@@ -9,7 +8,7 @@ use forebay_streaming::lateness::Lateness;
 use forebay_streaming::room::Room;
 use forebay_streaming::stream::Next;
 
-use crate::batch::{Batch, Spare, Tally, emptied};
+use crate::batch::{Batch, Spare, Tally};
 use crate::clock;
 use crate::connections::Connections;
 use crate::datagrams::Datagrams;
@@ -33,7 +32,6 @@ const LAST_WAY_NS: u64 = 2_500_000_000;
 pub(crate) struct Transmitter {
     pub datagrams: Datagrams,
     spare: Spare,
-    frames: Vec<[u8; 4]>,
     due: Vec<Timer>,
     /// Places of sessions whose packets are prepared: none twice.
     prepared: Vec<usize>,
@@ -54,7 +52,6 @@ impl Transmitter {
         Self {
             datagrams,
             spare: Spare::default(),
-            frames: Vec::new(),
             due: Vec::new(),
             prepared: Vec::new(),
             blocked: HashMap::new(),
@@ -79,7 +76,7 @@ impl Transmitter {
         due_ns.max(self.sent_ns + GATHER_NS)
     }
 
-    /// Sends a session's packets that go on connections. Returns a connection that did not take all of them.
+    /// Sends a session's packets that go on connections. Returns a connection that needs tending then.
     fn send_frames(&mut self, session: &Session, connections: &mut Connections) -> Option<ConnectionId> {
         let mut touched = None;
         for burst in session.stream.bursts() {
@@ -88,24 +85,12 @@ impl Transmitter {
                 continue;
             };
             let Some((one, backlogs)) = connections.get_to_send(*connection) else { continue };
-            self.frames.clear();
-            // RFC 2326, section 10.12: a dollar sign, the channel, the length.
-            self.frames.extend(burst.packets.iter().map(|packet| {
-                let [high, low] = (packet.bytes() as u16).to_be_bytes();
-                [b'$', channels.0, high, low]
-            }));
-            let mut slices = emptied(std::mem::take(&mut self.spare.slices));
-            for (packet, frame) in burst.packets.iter().zip(&self.frames) {
-                slices.extend([IoSlice::new(frame), IoSlice::new(packet.head())]);
-                slices.extend(packet.pieces().map(|piece| IoSlice::new(&burst.buffer[piece])));
+            // A broken connection needs no tending here: epoll reports it unasked.
+            if one.send_packets(channels.0, burst.packets, burst.buffer, backlogs, &mut self.spare) {
+                touched = Some(*connection);
             }
-            one.send_slices(&mut slices);
-            one.note_backlog(backlogs);
-            self.spare.slices = emptied(slices);
-            touched = Some(*connection);
         }
-        // A broken connection needs no tending here: epoll reports it unasked.
-        touched.filter(|id| connections.get(*id).is_some_and(|one| one.needs_tending()))
+        touched
     }
 
     /// Sends the datagrams of all prepared sessions.
@@ -124,15 +109,15 @@ impl Transmitter {
         self.tally.add(tally);
     }
 
-    /// Sends an RTCP packet for each track of a session. Returns the mean of their sizes.
+    /// Sends an RTCP packet for each track of a session. Returns the mean of their sizes, and a connection that needs tending then.
     fn send_control(
         &self,
         session: &Session,
         connections: &mut Connections,
         now_ns: u64,
         write: fn(&Sent, &str) -> Vec<u8>,
-    ) -> usize {
-        let (mut bytes, mut count) = (0, 0);
+    ) -> (usize, Option<ConnectionId>) {
+        let (mut bytes, mut count, mut touched) = (0, 0, None);
         for (sender, sent) in session.stream.reports(now_ns, clock::unix_ns()) {
             let packet = write(&sent, &self.name);
             (bytes, count) = (bytes + packet.len(), count + 1);
@@ -142,15 +127,16 @@ impl Transmitter {
                     _ = self.datagrams.pair(*pair).rtcp.send_to(&packet, rtcp)
                 }
                 Some(TrackTransport::Tcp { connection, channels }) => {
-                    if let Some(one) = connections.get_mut(*connection) {
-                        let [high, low] = (packet.len() as u16).to_be_bytes();
-                        one.send(&[&[b'$', channels.1, high, low], packet.as_slice()].concat());
+                    if let Some((one, backlogs)) = connections.get_to_send(*connection)
+                        && one.send_packet(channels.1, &packet, backlogs)
+                    {
+                        touched = Some(*connection);
                     }
                 }
                 None => {}
             }
         }
-        bytes.checked_div(count).unwrap_or_default()
+        (bytes.checked_div(count).unwrap_or_default(), touched)
     }
 }
 
@@ -188,12 +174,13 @@ impl Serving {
         let session = &mut self.sessions[place];
         if session.bye_ns.is_some_and(|bye_ns| bye_ns <= now_ns) {
             let id = session.id;
-            self.send_goodbyes(place);
+            let touched = self.send_goodbyes(place);
             let session = &mut self.sessions[place];
             (session.bye_ns, session.report_ns, session.stopped_ns) = (None, None, None);
             session.stream.stop();
             session.next = Next::Buffer;
             self.server.has_played(id, now_ns);
+            touched.into_iter().for_each(|connection| self.tend(connection));
             return;
         }
         let (carrier, room) = room(session, &self.connections, &self.settings);
@@ -267,25 +254,31 @@ impl Serving {
         if session.next == Next::End && session.bye_ns.is_none() && session.report_ns.is_some() {
             session.bye_ns = Some(now_ns + LAST_WAY_NS);
         }
+        let mut touched = None;
         if session.report_ns.is_some_and(|report_ns| report_ns <= now_ns) {
-            self.send_reports(place, now_ns);
+            touched = self.send_reports(place, now_ns);
         }
         self.buffers.want(&mut self.sessions[place], now_ns);
         self.sessions.set_timer(place);
+        // The session may be gone after that.
+        touched.into_iter().for_each(|connection| self.tend(connection));
     }
 
-    fn send_reports(&mut self, place: usize, now_ns: u64) {
+    /// Sends the reports of a session. Returns a connection that needs tending then.
+    fn send_reports(&mut self, place: usize, now_ns: u64) -> Option<ConnectionId> {
         let session = &mut self.sessions[place];
-        let bytes = self.transmitter.send_control(session, &mut self.connections, now_ns, Sent::report);
+        let (bytes, touched) =
+            self.transmitter.send_control(session, &mut self.connections, now_ns, Sent::report);
         session.reports.has_seen(bytes);
         let spread = self.transmitter.rng.u32(..);
         session.report_ns = Some(now_ns + session.reports.interval_ns(spread).min(REPORT_NS_MAX));
+        touched
     }
 
-    /// Tells a session's client that nothing more comes, if something was to come.
-    pub(crate) fn send_goodbyes(&mut self, place: usize) {
+    /// Tells a session's client that nothing more comes, if something was to come. Returns a connection that needs tending then.
+    pub(crate) fn send_goodbyes(&mut self, place: usize) -> Option<ConnectionId> {
         let session = &self.sessions[place];
-        self.transmitter.send_control(session, &mut self.connections, clock::now_ns(), Sent::goodbye);
+        self.transmitter.send_control(session, &mut self.connections, clock::now_ns(), Sent::goodbye).1
     }
 
     /// Ends every session, when the server ends.
@@ -310,4 +303,36 @@ fn room(session: &Session, connections: &Connections, settings: &Settings) -> (O
         late_ns,
     });
     (carrier, room)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use rustix::event::epoll::EventFlags;
+
+    use super::*;
+    use crate::rig::{Rig, SETUP, session};
+
+    #[test]
+    fn a_goodbye_that_finds_a_full_socket_is_sent_once_there_is_room() {
+        let mut rig = Rig::with(|_| {});
+        let mut client = rig.connect(None);
+        let session = session(&rig.ask(&mut client, SETUP)).to_owned();
+        let play = format!("PLAY rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\n\n");
+        assert!(rig.ask(&mut client, &play).starts_with("RTSP/1.0 200 "));
+        let connection = rig.serving.connections.newest().expect("a connection");
+        let mut stream = connection.stream();
+        while stream.write(&[0; 4096]).is_ok() {}
+        rig.serving.sessions[0].bye_ns = Some(0);
+        rig.serving.prepare(0, clock::now_ns());
+        let connection = rig.serving.connections.newest().expect("a connection");
+        assert!(connection.backlog_bytes() > 0, "the goodbye waits");
+        assert!(connection.interest.contains(EventFlags::OUT), "epoll tells of room");
+        let mut buffer = [0; 64 << 10];
+        rig.turn_until("it is sent", |serving| {
+            _ = client.read(&mut buffer);
+            serving.connections.newest().is_some_and(|one| one.backlog_bytes() == 0)
+        });
+    }
 }

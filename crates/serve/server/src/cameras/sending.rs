@@ -1,7 +1,6 @@
 //! Sends what cameras have to send by now: packets to each viewer, reports, and the end of dropped connections.
 
 use std::cmp::Reverse;
-use std::io::IoSlice;
 use std::ops::Range;
 
 use forebay_cameras::{Departure, What};
@@ -12,7 +11,7 @@ use forebay_streaming::lateness::Lateness;
 use forebay_streaming::stream::Burst;
 
 use super::{Cameras, Viewer};
-use crate::batch::{Batch, Spare, Tally, emptied};
+use crate::batch::{Batch, Spare, Tally};
 use crate::connections::Connections;
 use crate::datagrams::Datagrams;
 use crate::event_loop::Serving;
@@ -33,7 +32,6 @@ pub(super) struct Outgoing {
     /// When something was last due.
     sent_ns: u64,
     spare: Spare,
-    frames: Vec<[u8; 4]>,
 }
 
 /// Packets to one viewer.
@@ -135,10 +133,8 @@ impl Cameras {
         batch.finish(spare)
     }
 
-    /// Sends the packets that go on connections. Returns those connections that did not take all of them.
-    fn send_frames(&mut self, connections: &mut Connections) -> Vec<ConnectionId> {
-        let mut frames = std::mem::take(&mut self.outgoing.frames);
-        let mut slices = emptied(std::mem::take(&mut self.outgoing.spare.slices));
+    /// Sends the packets that go on connections. Returns those connections that need tending then.
+    fn send_frames(&self, connections: &mut Connections, spare: &mut Spare) -> Vec<ConnectionId> {
         let mut touched = Vec::new();
         for send in &self.outgoing.sends {
             let Some(viewer) = self.viewers.get(&send.session) else { continue };
@@ -148,31 +144,20 @@ impl Cameras {
             let Some((one, backlogs)) = connections.get_to_send(*connection) else { continue };
             let packets = &self.outgoing.packets[send.packets.clone()];
             let buffer = self.plan.cameras()[viewer.camera].film.buffer();
-            frames.clear();
-            // RFC 2326, section 10.12: a dollar sign, the channel, the length.
-            frames.extend(packets.iter().map(|packet| {
-                let [high, low] = (packet.bytes() as u16).to_be_bytes();
-                [b'$', channels.0, high, low]
-            }));
-            let mut these = emptied(slices);
-            for (packet, frame) in packets.iter().zip(&frames) {
-                these.extend([IoSlice::new(frame), IoSlice::new(packet.head())]);
-                these.extend(packet.pieces().map(|piece| IoSlice::new(&buffer[piece])));
-            }
-            one.send_slices(&mut these);
-            one.note_backlog(backlogs);
-            slices = emptied(these);
-            if one.needs_tending() {
+            if one.send_packets(channels.0, packets, buffer, backlogs, spare) {
                 touched.push(*connection);
             }
         }
-        self.outgoing.spare.slices = slices;
-        self.outgoing.frames = frames;
         touched
     }
 
-    /// Sends the reports to all viewers of their cameras.
-    fn send_reports(&mut self, datagrams: &Datagrams, connections: &mut Connections) {
+    /// Sends the reports to all viewers of their cameras. Adds those connections that need tending then.
+    fn send_reports(
+        &mut self,
+        datagrams: &Datagrams,
+        connections: &mut Connections,
+        touched: &mut Vec<ConnectionId>,
+    ) {
         for (place, track, sent) in self.outgoing.reports.drain(..) {
             let packet = sent.report(&self.plan.cameras()[place].name);
             let viewers = self.live[place].sessions.iter().filter_map(|session| self.viewers.get(session));
@@ -184,10 +169,10 @@ impl Cameras {
                         _ = datagrams.pair(*pair).rtcp.send_to(&packet, rtcp);
                     }
                     TrackTransport::Tcp { connection, channels } => {
-                        if let Some((one, backlogs)) = connections.get_to_send(*connection) {
-                            let [high, low] = (packet.len() as u16).to_be_bytes();
-                            one.send(&[&[b'$', channels.1, high, low], packet.as_slice()].concat());
-                            one.note_backlog(backlogs);
+                        if let Some((one, backlogs)) = connections.get_to_send(*connection)
+                            && one.send_packet(channels.1, &packet, backlogs)
+                        {
+                            touched.push(*connection);
                         }
                     }
                 }
@@ -216,9 +201,9 @@ impl Serving {
         let mut spare = std::mem::take(&mut cameras.outgoing.spare);
         let tally = cameras.send_datagrams(datagrams, &mut spare);
         self.transmitter.tally.add(tally);
+        let mut touched = cameras.send_frames(&mut self.connections, &mut spare);
         cameras.outgoing.spare = spare;
-        let touched = cameras.send_frames(&mut self.connections);
-        cameras.send_reports(datagrams, &mut self.connections);
+        cameras.send_reports(datagrams, &mut self.connections, &mut touched);
         cameras.outgoing.sends.clear();
         cameras.outgoing.packets.clear();
         let dropped = cameras.take_dropped();
