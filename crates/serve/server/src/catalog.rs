@@ -235,7 +235,11 @@ impl Catalog {
         list.take(PLAYLIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
         let beside = found.rest.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut files = Vec::new();
-        for line in m3u::lines(&bytes).iter().take(PLAYLIST_FILES_MAX) {
+        let lines = m3u::lines(&bytes).ok_or_else(|| Failure {
+            status: Status::UnsupportedMediaType,
+            sentence: format!("{path}: by its name it is a list of files, but it is no text"),
+        })?;
+        for line in lines.iter().take(PLAYLIST_FILES_MAX) {
             let readings = m3u::readings(line, beside, found.root.place());
             let readings: Vec<Found> = readings.into_iter().map(|rest| found.beside(rest)).collect();
             let named = readings.iter().find(|reading| reading.file().is_ok()).or(readings.first());
@@ -513,5 +517,17 @@ mod tests {
         assert!(failure.sentence.contains("2 other files"), "{}", failure.sentence);
         drop(playing);
         catalog.open("c.aac", "").expect("a file");
+    }
+
+    #[test]
+    fn what_is_no_text_is_no_playlist_and_none_of_its_bytes_are_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let catalog = Catalog::of(folder.path(), 2);
+        for bytes in [&b"G@\x11\0secret"[..], b"a.aac\n\x1B[31msecret", b"\xFF\xFEs\0e\0\0\0"] {
+            std::fs::write(folder.path().join("a.m3u8"), bytes).expect("a file");
+            let failure = catalog.open("a.m3u8", "").err().expect("it is none");
+            assert_eq!(failure.status, Status::UnsupportedMediaType, "{bytes:?}");
+            assert_eq!(failure.sentence, "a.m3u8: by its name it is a list of files, but it is no text");
+        }
     }
 }

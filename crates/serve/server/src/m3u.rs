@@ -10,11 +10,15 @@ use forebay_rtsp::target::text_of;
 /// What a line may mean: paths within the folder.
 pub(crate) type Readings = Vec<String>;
 
-/// The lines that name files.
-pub(crate) fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+/// The lines that name files; `None` if that is no text.
+pub(crate) fn lines(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let bytes = in_utf8(bytes);
+    let is_of_text = |byte: &u8| !byte.is_ascii_control() || byte.is_ascii_whitespace();
+    if !bytes.iter().all(is_of_text) {
+        return None;
+    }
     let lines = bytes.split(|byte| *byte == b'\n' || *byte == b'\r').map(<[u8]>::trim_ascii);
-    lines.filter(|line| !line.is_empty() && !line.starts_with(b"#")).map(<[u8]>::to_vec).collect()
+    Some(lines.filter(|line| !line.is_empty() && !line.starts_with(b"#")).map(<[u8]>::to_vec).collect())
 }
 
 /// Without the mark that some editors put in front, and not in UTF-16.
@@ -98,7 +102,10 @@ mod tests {
 
     #[test]
     fn lines_are_read_as_people_write_them() {
-        let all = |bytes: &[u8]| lines(bytes).into_iter().map(|line| text_of(&line)).collect::<Vec<_>>();
+        let all = |bytes: &[u8]| {
+            let lines = lines(bytes).expect("text");
+            lines.into_iter().map(|line| text_of(&line)).collect::<Vec<_>>()
+        };
         assert_eq!(all(b"\xEF\xBB\xBFa.mp4\r\n#EXTINF:1,x\r\n\r\n  b c.mp4 \n"), ["a.mp4", "b c.mp4"]);
         let pairs: Vec<u8> =
             [0xFEFF_u16].into_iter().chain("ä.mp4\r\n".encode_utf16()).flat_map(u16::to_le_bytes).collect();
