@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use forebay_compat::mounted::{Mounted, launch};
+use forebay_compat::guests::build;
+use forebay_compat::mounted::{Mounted, launch, remote};
 use forebay_compat::run::{Side, find_program};
-use forebay_compat::{Scratch, root, scratch, skip};
+use forebay_compat::{Scratch, in_some_run, root, scratch, skip};
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
@@ -131,5 +132,34 @@ fn gocryptfs_is_the_same() {
             fill(&folders.at);
         }
         mounted
+    });
+}
+
+/// It fails for what was written, and the descriptor is free: of another thread's file, if that has opened one.
+#[test]
+fn a_close_that_fails_is_made_once() {
+    const NAME: &str = "a_close_that_fails_is_made_once";
+    let files = |root: &Path| {
+        for number in 0..160 {
+            fs::write(root.join(format!("file{number}")), [number; 4096]).expect("write a file");
+        }
+        fs::write(root.join("full"), "").expect("write a file");
+    };
+    let Some(disk) = remote(NAME, files) else { return };
+    let guest = build("close_fails");
+    let argv = [guest.as_path(), disk.mount_point()].map(|path| path.to_str().expect("a path in UTF-8"));
+    let _ = in_some_run(|| {
+        let [without, with] = [Side::Without, Side::With].map(|side| {
+            disk.make_cold().expect("make the disk cold");
+            launch(&Scratch::fresh(scratch::base().join(NAME)), side, &argv)
+        });
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(text(&without.stdout), text(&with.stdout));
+        assert!(
+            text(&without.stdout).contains("close -1 No space left on device"),
+            "{}",
+            text(&without.stdout)
+        );
+        with.wanted(|with| with.figure("forks") > 0.0)
     });
 }

@@ -3,15 +3,15 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
-use forebay_protocol::layout::Off;
+use forebay_protocol::layout::{Off, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, ticks};
 
 use crate::call::Call;
 use crate::calls::{self, Class};
 use crate::{
-    accesses, exec, fault_threads, fault_watch, faults, held, mapped_pages, original, process, role, session,
-    spawn, speculator, timing, unforked,
+    accesses, exec, fault_threads, fault_watch, faults, held, mapped_pages, original, process, residency,
+    role, session, spawn, speculator, timing, unforked,
 };
 
 /// How often this process may yet try again to make a process or a thread that the system has refused. Threads that count at once
@@ -52,7 +52,7 @@ unsafe fn call_of_original(call: &Call) -> isize {
     if says_in_use(result) { unsafe { on_failure(call, result) } } else { result }
 }
 
-/// Whether a call failed for something that is in use, or full of what is: it has done nothing.
+/// Whether a call failed for something that is in use, or full of what is.
 #[inline(always)]
 fn says_in_use(result: isize) -> bool {
     use errno::{EBUSY, EDQUOT, ENOSPC, ENOTEMPTY};
@@ -60,7 +60,7 @@ fn says_in_use(result: isize) -> bool {
 }
 
 /// A call failed for something that is in use, which may be so because a copy of this process or the executor has files open: makes
-/// it again when neither has.
+/// it again when neither has, if it has done nothing.
 ///
 /// # Safety
 /// The program is making `call`.
@@ -69,12 +69,41 @@ fn says_in_use(result: isize) -> bool {
 pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
     // Directories that are not empty are common, and each call that is made again keeps the executor waiting.
     let may_be_ours = call::is(result, errno::EBUSY) || spawn::may_be_left() || session::has_opened_ahead();
-    if !may_be_ours || !process::is_own() {
+    // Another thread may have confined this one meanwhile: the role comes first.
+    if !may_be_ours || !role::is_original() || !process::is_own() || !has_done_nothing(call) {
         return result;
     }
     // SAFETY: (the call) the caller's.
     let Some(result) = original::in_quiet(|| unsafe { call.execute() }) else { return result };
     if opens(calls::class(call.number)) { process::opened(result) } else { result }
+}
+
+/// Whether a call that failed for what is in use has done nothing, and has told of what is so now. A close has closed. It and a
+/// sync tell of earlier writes, each of which is told of once; and so does a write to a remote file system.
+fn has_done_nothing(call: &Call) -> bool {
+    let [first, _, third, ..] = call.arguments;
+    match call.number as u32 {
+        n::__NR_open | n::__NR_openat | n::__NR_openat2 | n::__NR_creat => true,
+        n::__NR_mkdir | n::__NR_mkdirat | n::__NR_mknod | n::__NR_mknodat => true,
+        n::__NR_link | n::__NR_linkat | n::__NR_symlink | n::__NR_symlinkat => true,
+        n::__NR_rename | n::__NR_renameat | n::__NR_renameat2 => true,
+        n::__NR_unlink | n::__NR_unlinkat | n::__NR_rmdir => true,
+        n::__NR_truncate | n::__NR_ftruncate | n::__NR_fallocate => true,
+        n::__NR_mount | n::__NR_umount2 | n::__NR_fcntl | n::__NR_ioctl => true,
+        n::__NR_write | n::__NR_pwrite64 | n::__NR_writev | n::__NR_pwritev | n::__NR_pwritev2 => {
+            is_local(first)
+        }
+        n::__NR_sendfile => is_local(first),
+        n::__NR_copy_file_range => is_local(third),
+        _ => false,
+    }
+}
+
+/// Whether a file is known to be on a file system of this machine.
+#[inline(never)]
+fn is_local(file: usize) -> bool {
+    let device = session::header().and_then(|header| speculator::device_of(header, file as isize));
+    residency::has(device, file_system::KNOWN) && !residency::has(device, file_system::REMOTE)
 }
 
 /// # Safety

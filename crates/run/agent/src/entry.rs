@@ -82,7 +82,7 @@ extern "C" fn make(call: &Call, _: isize) -> isize {
 
 /// A call that was made and failed.
 extern "C" fn failed(call: &Call, result: isize) -> isize {
-    // SAFETY: the registers are those of a system call that the program has made, and that had no effect.
+    // SAFETY: the registers are those of a system call that the program has made.
     unsafe { dispatch::on_failure(call, result) }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! FUSE carries the requests to the cleanup process, where the files are in memory. The kernel may keep names and
 //! attributes for a second, and data until a file is written. A file whose name begins with `held-lookup`, `held-open` or
-//! `held-read` gets no answer to such a request until the latency is off.
+//! `held-read` gets no answer to such a request until the latency is off. To close a file whose name begins with `full` fails:
+//! there is no room for what was written.
 
 mod tree;
 
@@ -477,6 +478,14 @@ impl Filesystem for RemoteFiles {
             Ok(()) => reply.written(bytes as u32),
             Err(error) => reply.error(error),
         });
+    }
+
+    fn flush(&self, _: &Request, inode: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        if self.0.tree().first_name(inode).as_encoded_bytes().starts_with(b"full") {
+            reply.error(Errno::ENOSPC);
+        } else {
+            reply.ok();
+        }
     }
 
     fn readdir(

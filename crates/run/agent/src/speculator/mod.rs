@@ -23,7 +23,7 @@ mod shared;
 mod told;
 mod waits;
 
-pub use hints::device;
+pub use hints::{device, device_of};
 pub use jail::{SA_RESTORER, adopt_frame, restorer};
 pub use memory::{is_of_file, is_present, page_map};
 pub use shared::{List, Mapping};
