@@ -3,6 +3,8 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::SLOTS;
+
 /// The state of a replay and its figures.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -31,7 +33,7 @@ const TAKER_SLOT: u32 = 0xffff;
 /// A process that takes files which a replay opens ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taker {
-    /// Its slot.
+    /// Its slot, below [`SLOTS`].
     pub slot: usize,
     word: u32,
 }
@@ -41,7 +43,8 @@ impl Replay {
     #[must_use]
     pub fn taker(&self) -> Option<Taker> {
         let word = self.taker.load(Acquire);
-        Some(Taker { slot: ((word & TAKER_SLOT) as usize).checked_sub(1)?, word })
+        let slot = ((word & TAKER_SLOT) as usize).checked_sub(1).filter(|slot| *slot < SLOTS)?;
+        Some(Taker { slot, word })
     }
 
     /// The process of this slot takes files from now on, and no other one.
@@ -86,5 +89,14 @@ mod tests {
         assert_eq!(replay.taker().map(|taker| taker.slot), Some(7));
         replay.end_taking(7);
         assert_eq!(replay.taker(), None);
+    }
+
+    #[test]
+    fn any_word_names_a_process_that_has_a_slot_or_none() {
+        let replay = Replay::default();
+        for word in (0..=TAKER_SLOT).flat_map(|low| [low, low | !TAKER_SLOT]) {
+            replay.taker.store(word, Relaxed);
+            assert!(replay.taker().is_none_or(|taker| taker.slot < SLOTS), "{word:#x}");
+        }
     }
 }
