@@ -8,7 +8,7 @@ use forebay_policy::program;
 use forebay_protocol::access_log::AccessLog;
 use forebay_protocol::layout::{
     HEADER_BYTES, Header, LAYOUT, MAGIC, OPENED_ENOUGH, Off, Program, SHARED_BYTES, SLOT_BYTES, SLOT_CLAIMED,
-    SLOT_CLOSED, SLOT_FREE, Slot, slot_offset,
+    SLOT_CLOSED, SLOT_FREE, Slot, one_less, slot_offset,
 };
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
@@ -278,12 +278,11 @@ pub fn hints_under_way() -> u32 {
 
 /// This process has taken a file that was open ahead.
 pub fn has_taken(header: &Header) {
-    let left = header.opened_count.fetch_sub(1, Ordering::Relaxed);
+    let left = one_less(&header.opened_count);
     if let Some(jobs) = header.jobs.get(SLOT_INDEX.load(Ordering::Relaxed)) {
-        // None is left of an executor that has ended.
-        let _ = jobs.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |jobs| jobs.checked_sub(1));
+        let _ = one_less(jobs);
     }
-    if left == OPENED_ENOUGH {
+    if left == Some(OPENED_ENOUGH) {
         ring(header);
     }
 }

@@ -35,7 +35,7 @@ pub use self::{
     neighbours::{NO_SLOT, Neighbours, told},
     opened::{
         Figures, OPENED, OPENED_ENOUGH, OPENED_FREE, OPENED_READY, OPENED_RESERVED, OPENED_TAKEN, OpenedFile,
-        open_key, replayed_open_key, shown_flags,
+        one_less, open_key, replayed_open_key, shown_flags,
     },
     patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},

@@ -1,6 +1,6 @@
 //! Files that the executor has opened ahead of the program, which takes them in place of opens of its own.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::signature::Signature;
 
@@ -79,6 +79,13 @@ impl Figures {
     }
 }
 
+/// One less is there of what both sides count: how many there were. `None` where there was none, as the supervisor clears the counts
+/// of an executor that has ended.
+#[must_use]
+pub fn one_less(count: &AtomicU32) -> Option<u32> {
+    count.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |count| count.checked_sub(1)).ok()
+}
+
 /// The flags of an open that may be made ahead, as an open descriptor shows them; `None` where it may not.
 #[must_use]
 pub const fn shown_flags(flags: u32) -> Option<u32> {
@@ -115,6 +122,13 @@ mod tests {
         {
             assert_eq!(shown_flags(refused), None, "{refused:o}");
         }
+    }
+
+    #[test]
+    fn a_count_that_was_cleared_stays_so() {
+        let count = AtomicU32::new(2);
+        assert_eq!([one_less(&count), one_less(&count), one_less(&count)], [Some(2), Some(1), None]);
+        assert_eq!(count.into_inner(), 0);
     }
 
     #[test]
