@@ -6,15 +6,12 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::FileExt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread::{self, JoinHandle},
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    sync::atomic::Ordering::Relaxed,
     time::{Duration, Instant},
 };
 
+use forebay_linux::process::{Apart, start_apart_with};
 use forebay_protocol::layout::{SLOT_CLAIMED, SLOTS};
 
 use crate::channel::Channel;
@@ -39,7 +36,8 @@ const PAGE_BYTES: u64 = 4096;
 /// What is known of the speculations of each slot's process.
 pub struct Readahead {
     slots: Box<[Pages; SLOTS]>,
-    worker: Option<Worker>,
+    /// A process that waits for the swap device in our place: that may not answer, and the end of the run waits for no device.
+    worker: Option<Apart>,
 }
 
 /// The state of one process.
@@ -92,12 +90,6 @@ impl Pages {
     }
 }
 
-/// A thread that waits for the swap device in our place.
-struct Worker {
-    thread: JoinHandle<()>,
-    stop: Arc<AtomicBool>,
-}
-
 impl Default for Readahead {
     fn default() -> Self {
         Self { slots: Box::new([Pages::default(); SLOTS]), worker: None }
@@ -107,7 +99,7 @@ impl Default for Readahead {
 impl Readahead {
     /// Looks at all processes, and begins to restore the readahead of one whose speculation has ended.
     pub fn look(&mut self, channel: &Channel) {
-        if self.worker.as_ref().is_some_and(|worker| !worker.thread.is_finished()) {
+        if self.worker.as_ref().is_some_and(|worker| !worker.has_ended()) {
             return;
         }
         self.worker = None;
@@ -120,41 +112,27 @@ impl Readahead {
             let speculating = slot.speculator_pid.load(Relaxed) != 0;
             self.slots[index].are_due(pid, came, speculating, now).then_some(pid)
         });
-        self.worker = due.and_then(Worker::start);
+        self.worker = due.and_then(|pid| start(pid).ok());
     }
 }
 
-impl Drop for Readahead {
-    /// Nothing of the program's is held any more.
-    fn drop(&mut self) {
-        if let Some(Worker { thread, stop }) = self.worker.take() {
-            stop.store(true, Relaxed);
-            // All that it could tell is that it failed.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Worker {
-    fn start(pid: u32) -> Option<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let theirs = stop.clone();
-        let builder = thread::Builder::new().name("forebay:swap".into());
-        let thread = builder.spawn(move || restore(pid, &theirs).unwrap_or_default()).ok()?;
-        Some(Self { thread, stop })
-    }
+/// Starts a process that restores the readahead of `pid`. The calling thread must be the only one.
+fn start(pid: u32) -> std::io::Result<Apart> {
+    // The supervisor opens the memory itself: where a process may be traced by its parents alone, the worker could not.
+    let memory = File::open(format!("/proc/{pid}/mem"))?;
+    start_apart_with(memory.into(), |memory: OwnedFd| {
+        // Without a name it is only harder to find.
+        let _ = rustix::thread::set_name(c"forebay:swap");
+        let _ = restore(&memory.into(), pid);
+    })
 }
 
 /// Faults in a run of each large mapping of `pid`. Whatever cannot be read may as well stay as it is.
-fn restore(pid: u32, stop: &AtomicBool) -> std::io::Result<()> {
-    let memory = File::open(format!("/proc/{pid}/mem"))?;
+fn restore(memory: &File, pid: u32) -> std::io::Result<()> {
     let page_map = File::open(format!("/proc/{pid}/pagemap"))?;
     for (start, end) in large_mappings(&fs::read_to_string(format!("/proc/{pid}/maps"))?) {
         let Some(run) = swapped_run(&page_map, start, end) else { continue };
         for page in 0..RUN as u64 {
-            if stop.load(Relaxed) {
-                return Ok(());
-            }
             // It may have been unmapped meanwhile.
             let _ = memory.read_at(&mut [0], run + page * PAGE_BYTES);
         }
@@ -276,6 +254,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_is_left_alone() {
-        assert!(restore(u32::MAX, &AtomicBool::new(false)).is_err());
+        assert!(start(u32::MAX).is_err());
+        assert!(restore(&File::open("/proc/self/mem").unwrap(), u32::MAX).is_err());
     }
 }
