@@ -1,10 +1,12 @@
 //! A process of this program that works for it and may be left behind: one whose end nothing waits for.
 
 use std::{
-    io,
+    fs, io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     ptr,
 };
+
+use crate::kernel_text;
 
 /// A process started by [`start_apart`]. It is killed when this is dropped.
 #[derive(Debug)]
@@ -20,15 +22,18 @@ const KEPT: i32 = 3;
 /// What the kernel gets to end a process that waits for nothing.
 const DEATH_MS: i32 = 100;
 
-/// Starts a process that does `work` and is killed when this one ends. The calling thread must be the only one.
+/// Starts a process that does `work` and is killed when this one ends. The calling thread must be the only one: a lock that another
+/// one holds would stay locked in the process apart.
 ///
 /// The process has a session of its own, the root directory as its working directory, and none of this one's descriptors:
 /// so it holds nothing of the caller's should it not be able to end.
 ///
 /// # Errors
-/// The system refuses a process.
+/// There is another thread, or the system refuses a process.
 pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
-    start(None, |_| work())
+    check_alone()?;
+    // SAFETY: there is one thread.
+    unsafe { start(None, |_| work()) }
 }
 
 /// The same with one of this process's descriptors, which it is given.
@@ -36,16 +41,31 @@ pub fn start_apart(work: impl FnOnce()) -> io::Result<Apart> {
 /// # Errors
 /// As [`start_apart`].
 pub fn start_apart_with(kept: OwnedFd, work: impl FnOnce(OwnedFd)) -> io::Result<Apart> {
-    start(Some(&kept), |kept| {
-        if let Some(kept) = kept {
-            work(kept);
-        }
-    })
+    check_alone()?;
+    // SAFETY: there is one thread.
+    unsafe { start_with(kept, work) }
 }
 
-fn start(kept: Option<&OwnedFd>, work: impl FnOnce(Option<OwnedFd>)) -> io::Result<Apart> {
-    // SAFETY: the calls take numbers and terminated paths. There is one thread, so the child finds no lock held. Nothing that
-    // the caller owns is dropped there: the child ends without unwinding.
+/// Whether the calling thread is the only one of its process, so that a copy of the process finds no lock held.
+pub(super) fn check_alone() -> io::Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let is_alone = kernel_text::field(&status, "Threads") == Some("1");
+    if is_alone { Ok(()) } else { Err(io::Error::other("a process with threads is not copied")) }
+}
+
+/// # Safety
+/// As [`start`].
+unsafe fn start_with(kept: OwnedFd, work: impl FnOnce(OwnedFd)) -> io::Result<Apart> {
+    let work = |kept: Option<OwnedFd>| kept.map_or((), work);
+    // SAFETY: the caller's.
+    unsafe { start(Some(&kept), work) }
+}
+
+/// # Safety
+/// The calling thread is the only one, or `work` takes no lock that another one may hold.
+unsafe fn start(kept: Option<&OwnedFd>, work: impl FnOnce(Option<OwnedFd>)) -> io::Result<Apart> {
+    // SAFETY: the calls take numbers and terminated paths. The child waits for no lock, as the caller says. Nothing that the caller
+    // owns is dropped there: the child ends without unwinding.
     unsafe {
         let parent = libc::getpid();
         match libc::fork() {
@@ -121,6 +141,16 @@ mod tests {
     };
 
     use super::*;
+    use crate::process::start_beside;
+
+    #[test]
+    fn a_process_with_threads_starts_no_copy_of_itself() {
+        let others = std::thread::spawn(std::thread::park);
+        assert!(start_apart(|| ()).is_err() && start_beside(&[], |_| ()).is_err());
+        assert!(start_apart_with(File::open("/dev/null").unwrap().into(), drop).is_err());
+        others.thread().unpark();
+        others.join().unwrap();
+    }
 
     /// The descriptor alone says that it is gone: the number may be another process's.
     #[test]
@@ -128,12 +158,13 @@ mod tests {
         static NEVER: AtomicU32 = AtomicU32::new(0);
         let ways: [fn(Apart); 2] = [drop, Apart::let_go];
         for way in ways {
-            let apart = start_apart(|| {
+            let work = |_| {
                 while NEVER.load(SeqCst) == 0 {
                     std::hint::spin_loop();
                 }
-            })
-            .unwrap();
+            };
+            // SAFETY: the work takes no lock.
+            let apart = unsafe { start(None, work) }.unwrap();
             let process = apart.process.try_clone().unwrap();
             assert!(!apart.has_ended());
             let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -149,11 +180,13 @@ mod tests {
     fn a_process_apart_has_the_descriptor_that_it_keeps_and_no_other() {
         let (mut reader, writer) = io::pipe().unwrap();
         let others = File::open("/dev/null").unwrap();
-        let apart = start_apart_with(writer.into(), |kept| {
+        let work = |kept| {
             // Its list has one more: that of the list itself.
             let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
             let _ = File::from(kept).write_all(&[open as u8]);
-        });
+        };
+        // SAFETY: the work takes no lock but that of the allocator, which fork(3) leaves free.
+        let apart = unsafe { start_with(writer.into(), work) };
         let mut ready = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the call takes a local.
         assert_eq!(unsafe { libc::poll(&raw mut ready, 1, 10_000) }, 1);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
+use super::apart::check_alone;
 use super::signals::{SignalsBlocked, receive};
 
 const STACK_BYTES: usize = 1 << 20;
@@ -47,8 +48,9 @@ pub fn adopts_orphans() -> bool {
 /// this process meanwhile, and its end sends no signal. This process must have one thread.
 ///
 /// # Errors
-/// The system refuses a process or a descriptor.
+/// There is another thread, or the system refuses a process or a descriptor.
 pub fn start_beside<F: FnOnce(Neighbour)>(kept: &[RawFd], work: F) -> io::Result<i32> {
+    check_alone()?;
     let pid = getpid();
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     let neighbour = Neighbour { pid: pid.as_raw_nonzero().get(), handle };
@@ -87,7 +89,7 @@ extern "C" fn fork_copy<F: FnOnce(Neighbour)>(between: *mut c_void) -> c_int {
     let Some((neighbour, work)) = between.work.take() else { return 1 };
     let kept = between.kept.iter().copied().chain([neighbour.handle.as_raw_fd()]);
     between.copy = leave_everything(kept).and_then(|()| {
-        // SAFETY: the one thread of the process that waits is this one, as far as its memory goes, so the copy is whole.
+        // SAFETY: the process that waits has one thread, which stands still, so the copy finds no lock held.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             copy => Ok(copy),
