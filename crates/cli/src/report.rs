@@ -18,13 +18,13 @@ const CHANGED: u8 = 3;
 /// Makes everything that was asked for, and writes nothing where that cannot be.
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let before = read(&args.results, args.keep_going)?;
-    let mut failed = Vec::new();
+    let mut gate = Gate::default();
     let made = if args.compare.is_empty() {
         Made::of_results(&before)
     } else {
         let after = read(&args.compare, args.keep_going)?;
         let comparison = forebay_report::compare(&before, &after, args.least.unwrap_or(LEAST_EFFECT))?;
-        failed = args.fail_on.map_or_else(Vec::new, |fail_on| failures(&comparison, fail_on));
+        gate = args.fail_on.map_or_else(Gate::default, |fail_on| Gate::of(&comparison, fail_on));
         Made::of_comparison(&before, &after, &comparison)
     };
     let mut sinks = Vec::new();
@@ -32,11 +32,51 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     for (sink, text) in sinks {
         sink.write_text(text)?;
     }
-    failed.iter().for_each(|line| tell(line));
-    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { CHANGED.into() })
+    gate.said.iter().for_each(|line| tell(line));
+    Ok(if gate.fails { CHANGED.into() } else { ExitCode::SUCCESS })
 }
 
-/// A line on each change that makes the comparison fail.
+/// What `--fail-on` finds in a comparison.
+#[derive(Default)]
+struct Gate {
+    /// A line on each change that makes the comparison fail, and on what could not be compared.
+    said: Vec<String>,
+    fails: bool,
+}
+
+impl Gate {
+    /// What cannot be compared may have changed: the comparison fails where rows are gone, and where the runs tell of no
+    /// value that differs.
+    fn of(comparison: &Comparison, fail_on: FailOn) -> Self {
+        let (FailOn::Worse(share) | FailOn::Change(share)) = fail_on;
+        let mut said = failures(comparison, fail_on);
+        let (open, told) = comparison.open(share);
+        let gone = comparison.only_before;
+        let fails = !said.is_empty() || gone > 0 || (open > 0 && !told);
+        if open > 0 {
+            said.push(format!(
+                "forebay: {open} of {} could not be judged; give at least three runs of each side, and more where they \
+                 scatter",
+                counted(comparison.changes.len(), "value")
+            ));
+        }
+        if gone > 0 {
+            said.push(format!(
+                "forebay: {} of before {} missing after; measure the same on both sides",
+                counted(gone, "row"),
+                if gone == 1 { "is" } else { "are" }
+            ));
+        }
+        Self { said, fails }
+    }
+}
+
+/// Such as `1 row` and `2 rows`.
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A line on each change that counts.
 fn failures(comparison: &Comparison, fail_on: FailOn) -> Vec<String> {
     let (share, changes) = match fail_on {
         FailOn::Worse(share) => (share, comparison.decided(share, |verdict| verdict == Verdict::Worse)),

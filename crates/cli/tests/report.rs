@@ -215,6 +215,30 @@ fn a_comparison_fails_where_that_is_asked_for() {
 }
 
 #[test]
+fn a_comparison_that_could_not_be_made_does_not_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let three = [1.0, 1.001, 1.002];
+    write(&folder, "one.json", vec![row("ld", "local", &[1.0])]);
+    write(&folder, "twice.json", vec![row("ld", "local", &[2.0])]);
+    write(&folder, "both.json", vec![row("ld", "local", &three), row("grep", "local", &[1.0])]);
+    write(&folder, "part.json", vec![row("ld", "local", &three), row("grep", "local", &[2.0])]);
+    write(&folder, "ld.json", vec![row("ld", "local", &three)]);
+    for (before, after, status, said) in [
+        ("one.json", "twice.json", 3, "forebay: 1 of 1 value could not be judged; "),
+        ("both.json", "ld.json", 3, "forebay: 1 row of before is missing after; "),
+        ("ld.json", "both.json", 0, ""),
+        ("both.json", "part.json", 0, ""),
+        ("one.json", "ld.json", 3, "forebay: 1 of 1 value could not be judged; "),
+        ("one.json", "one.json", 0, ""),
+    ] {
+        let output = report(folder.path(), &[before, "--compare", after, "--fail-on", "worse:5%"]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{before} to {after}: {told}");
+        assert!(told.starts_with(said), "{before} to {after}: {told}");
+    }
+}
+
+#[test]
 fn several_files_of_a_side_are_its_runs() {
     let folder = tempfile::tempdir().unwrap();
     let sample =

@@ -79,6 +79,9 @@ confidence. Each side needs three runs. Where several files of a side have a
 value, each file is a run. Samples of one run, as evaluate host takes them, are
 one value.
 
+--fail-on says how many values could not be judged. The comparison also fails if
+rows of RESULTS are missing in AFTER, or if no value that differs can be judged.
+
 --markdown makes these pages, as far as there are results for them: run-files,
 run-corpus, run-corpus-second, run-swap, overhead, share, serve, servers and
 machine. Each table stands below the command that measured it.

@@ -55,6 +55,13 @@ impl Comparison {
         let judged = |change: &&Change| counts(change.judged(share)) && change.is_decided_at(share);
         self.changes.iter().filter(judged).collect()
     }
+
+    /// How many values differ without the runs telling by how much, and whether the runs tell of any that differs.
+    pub fn open(&self, share: f64) -> (usize, bool) {
+        let verdicts: Vec<Verdict> = self.changes.iter().map(|change| change.judged(share)).collect();
+        let open = verdicts.iter().filter(|verdict| **verdict == Verdict::Open).count();
+        (open, verdicts.iter().any(|verdict| !matches!(verdict, Verdict::Open | Verdict::Same)))
+    }
 }
 
 /// One quantity, before and after.
@@ -355,6 +362,21 @@ mod tests {
         assert_eq!(worse(&[1.5, 1.6, 1.7], 0.05), 1);
         assert_eq!(worse(&[0.5, 0.6, 0.7], 0.05), 0);
         assert_eq!(comparison(&[0.5, 0.6, 0.7]).decided(0.05, Verdict::is_decided).len(), 1);
+    }
+
+    #[test]
+    fn what_the_runs_do_not_tell_is_counted() {
+        let side = |values: &[f64], other: &[f64]| {
+            let other = Row { subject: "grep".into(), ..row(other) };
+            results(vec![vec![row(values), other]])
+        };
+        let open = |before: Results, after: Results| compare(&before, &after, 0.05).unwrap().open(0.05);
+        let three = [1.0, 1.1, 1.2];
+        assert_eq!(open(side(&[1.0], &three), side(&[2.0], &[2.0, 2.1, 2.2])), (1, true));
+        assert_eq!(open(side(&[1.0], &[1.0]), side(&[2.0], &[2.0])), (2, false));
+        // That a number is the same says nothing of the one that differs.
+        assert_eq!(open(side(&[1.0], &[3.0]), side(&[2.0], &[3.0])), (1, false));
+        assert_eq!(open(side(&[3.0], &[3.0]), side(&[3.0], &[3.0])), (0, false));
     }
 
     #[test]
