@@ -42,12 +42,9 @@ pub enum Refusal {
     /// There is nothing to show.
     #[error("'{file}' has no rows, so nothing was measured; run its command again, to its end")]
     NoRows { file: String },
-    /// A median that is not between the extremes, or none of no run.
-    #[error(
-        "'{file}' has a row that cannot be measured, {row}: its median is not between its least and largest value; \
-         measure again"
-    )]
-    Impossible { file: String, row: String },
+    /// No measurement gives such a row.
+    #[error("'{file}' has a row that cannot be measured, {row}: {why}; measure again")]
+    Impossible { file: String, row: String, why: String },
     /// Which of the two is right cannot be told.
     #[error("'{file}' has the row {row} twice; leave one of them out, or measure again")]
     Twice { file: String, row: String },
@@ -65,8 +62,8 @@ impl Results {
         let rows = reports.iter().enumerate();
         for (run, row) in rows.flat_map(|(run, report)| report.rows.iter().map(move |row| (run, row))) {
             let named = || format!("'{}, {}, {}'", row.subject, row.case, row.metric);
-            if !(row.min <= row.value && row.value <= row.max && row.runs > 0) {
-                return Err(Refusal::Impossible { file: file.into(), row: named() });
+            if let Some(why) = impossible(row) {
+                return Err(Refusal::Impossible { file: file.into(), row: named(), why });
             }
             if !seen.insert((run, key(row))) {
                 return Err(Refusal::Twice { file: file.into(), row: named() });
@@ -82,6 +79,20 @@ impl Results {
     }
 }
 
+/// What no measurement gives, if the row has that.
+fn impossible(row: &Row) -> Option<String> {
+    if row.runs == 0 {
+        return Some("it is of no run".into());
+    }
+    if !(row.min <= row.value && row.value <= row.max) {
+        return Some("its median is not between its least and largest value".into());
+    }
+    let values = row.values.len();
+    // Values that the median and the extremes tell are absent.
+    (values > 0 && values != row.runs as usize)
+        .then(|| format!("it has {values} values of {} runs", row.runs))
+}
+
 /// What tells a row from all others. Two tiers may know the same quantity.
 pub(crate) type Key<'a> = (&'a str, &'a str, &'a str, &'a str, u8);
 
@@ -90,14 +101,33 @@ pub(crate) fn key(row: &Row) -> Key<'_> {
 }
 
 fn reports(file: &str, text: &str) -> Result<Vec<Report>, Refusal> {
-    let value: Value = serde_json::from_str(text)
+    // RFC 8259, 8.1: a byte order mark may be ignored.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut value: Value = serde_json::from_str(text)
         .map_err(|error| Refusal::NotJson { file: file.into(), reason: error.to_string() })?;
+    show_controls(&mut value);
     let values = match value {
         Value::Array(values) if values.is_empty() => return Err(Refusal::NoRows { file: file.into() }),
         Value::Array(values) => values,
         one => vec![one],
     };
     values.into_iter().map(|value| report(file, value)).collect()
+}
+
+/// Gives all texts a mark in place of control characters, which pages cannot have and terminals obey. Lines and tabulators
+/// stay, which commands may have.
+fn show_controls(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let is_hidden = |char: char| char.is_control() && char != '\n' && char != '\t';
+            if text.contains(is_hidden) {
+                *text = text.replace(is_hidden, "\u{fffd}");
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(show_controls),
+        Value::Object(fields) => fields.values_mut().for_each(show_controls),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn report(file: &str, value: Value) -> Result<Report, Refusal> {
@@ -163,13 +193,28 @@ mod tests {
     }
 
     #[test]
-    fn a_median_lies_between_the_extremes() {
-        let mut impossible = row("a");
-        impossible.min = 2.0;
-        assert!(
-            refused(&text(vec![impossible]))
-                .contains("cannot be measured, 'a, ssd-1ms-q128/forebay, elapsed'")
-        );
+    fn what_cannot_be_measured_is_told_with_its_row() {
+        let changed = |change: fn(&mut Row)| {
+            let mut row = row("a");
+            change(&mut row);
+            refused(&text(vec![row]))
+        };
+        let sentence = changed(|row| row.min = 2.0);
+        assert!(sentence.contains("cannot be measured, 'a, ssd-1ms-q128/forebay, elapsed'"), "{sentence}");
+        assert!(sentence.contains("its median is not between its least and largest value"), "{sentence}");
+        assert!(changed(|row| row.runs = 0).contains(": it is of no run; "));
+        let few = changed(|row| (row.runs, row.values) = (3, vec![1.0, 1.0]));
+        assert!(few.contains(": it has 2 values of 3 runs; "), "{few}");
+    }
+
+    #[test]
+    fn texts_have_no_control_characters_and_files_may_have_a_byte_order_mark() {
+        let mut results = Results::default();
+        let rows = vec![row("a\0b\u{1b}[31m")];
+        let text = serde_json::to_string(&Report::new("r", "sh -c 'a\nb'", rows)).unwrap();
+        results.add("a.json", &format!("\u{feff}{text}")).unwrap();
+        let report = &results.runs[0].report;
+        assert_eq!((&*report.rows[0].subject, &*report.command), ("a\u{fffd}b\u{fffd}[31m", "sh -c 'a\nb'"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::fmt::Write;
 
 use crate::results::{Results, Run};
 use pages::{PAGES, Page};
+use table::inline;
 
 /// A page and the name of its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ fn rendered(page: &Page, results: &Results) -> Option<MarkdownPage> {
                 let _ = write!(
                     text,
                     "\n## {}\n\n{}\n\n{table}",
-                    section.heading(&run.report.command, runs.len() > 1),
+                    inline(&section.heading(&run.report.command, runs.len() > 1)),
                     origin(run)
                 );
             }
@@ -52,14 +53,17 @@ fn rendered(page: &Page, results: &Results) -> Option<MarkdownPage> {
 /// The command of a run, and where it was measured.
 fn origin(run: &Run) -> String {
     let (report, host) = (&run.report, &run.report.host);
+    // The lines of a command end at the fence, which is longer than what they have of its kind.
+    let fence =
+        "`".repeat(report.command.split(|char| char != '`').map(str::len).max().unwrap_or(0).max(2) + 1);
     format!(
-        "```sh\n{}\n```\n\nRevision {}, {} with {} processors, {} of memory, Linux {}.",
+        "{fence}sh\n{}\n{fence}\n\nRevision {}, {} with {} processors, {} of memory, Linux {}.",
         report.command,
-        report.revision,
-        host.cpu,
+        inline(&report.revision),
+        inline(&host.cpu),
         host.cores,
         forebay_quantity::bytes(host.memory_bytes as f64),
-        host.kernel
+        inline(&host.kernel)
     )
 }
 
@@ -96,6 +100,17 @@ mod tests {
         let line = text.lines().find(|line| line.starts_with("| ld ")).unwrap();
         assert!(line.contains("| 4.00 s (3.00 - 5.00) | 2.00 s |"), "{line}");
         assert!(line.contains("| 2.00x (0.50x - 2.50x) |") && line.ends_with("| 3 |"), "{line}");
+    }
+
+    #[test]
+    fn what_results_say_is_text_and_never_markup() {
+        let mut rows = vec![row("ssd-1ms-q128/original", "elapsed", "s", &[4.0])];
+        rows[0].subject = "<script>alert(1)</script>\n| [a](b) `c` \\".into();
+        let pages = page("forebay evaluate speculation --x '```\n# a'", rows);
+        let text = &pages[0].text;
+        let cell = r"| &lt;script>alert(1)&lt;/script> \| \[a](b) \`c\` \\ |";
+        assert!(text.contains(cell) && !text.contains("<script"), "{text}");
+        assert!(text.contains("\n````sh\nforebay") && text.contains("# a'\n````\n"), "{text}");
     }
 
     #[test]

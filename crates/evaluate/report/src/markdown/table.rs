@@ -115,7 +115,22 @@ fn head<'a>(names: impl Iterator<Item = &'a str>) -> String {
 
 fn push_line(text: &mut String, cells: &[String]) {
     for cell in cells {
-        let _ = write!(text, "| {} ", cell.replace('|', r"\|"));
+        let _ = write!(text, "| {} ", inline(cell));
     }
     text.push_str("|\n");
+}
+
+/// Text within a line, of which no character is markup.
+pub(super) fn inline(text: &str) -> String {
+    let mut plain = String::new();
+    for char in text.chars() {
+        match char {
+            '&' => plain.push_str("&amp;"),
+            '<' => plain.push_str("&lt;"),
+            '|' | '[' | '`' | '\\' => plain.extend(['\\', char]),
+            '\n' | '\t' => plain.push(' '),
+            char => plain.push(char),
+        }
+    }
+    plain
 }
