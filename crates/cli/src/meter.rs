@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use forebay_counters::{Files, Options, Target};
-use forebay_evaluation::Error;
 use forebay_evaluation::machine::meter::{self, Event, Lines, Subject, overhead};
+use forebay_linux::process::{Elf, ProgramFile, StartError, check_executable, start_first};
 use forebay_supervisor::terminal_width;
+use rustix::io::Errno;
 
 use crate::experiment::{Measured, Output, carry_out, tell};
 use crate::results;
@@ -72,7 +73,9 @@ reason and the remedy. Ctrl-C ends the measurement and prints the counts so far.
 
 Exit status:
   that of the program, or 128 + n when signal n ended it
-  125 when the program cannot be measured, 127 when it is not found
+  125 when the program cannot be measured
+  126 when it is found and cannot be executed
+  127 when it, or the interpreter that its first line names, is not found
 
 Examples:
   forebay evaluate meter -- grep -r needle src
@@ -97,6 +100,10 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
         };
         return carry_out(&args.output, |progress| overhead::run(&options, progress).map(measured));
     }
+    if let Err(error) = can_start(&args.command) {
+        crate::run::complain(&error);
+        return Ok(error.exit_status().into());
+    }
     let opened = args.output.open()?;
     let mut lines = Lines::default();
     let width = terminal_width();
@@ -116,12 +123,8 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
         Ok(outcome) => outcome,
         Err(error) => {
             opened.discard();
-            let status = match error {
-                Error::NoProgram { .. } => NOT_FOUND,
-                _ => crate::run::FAILURE,
-            };
             crate::run::complain(&error);
-            return Ok(status.into());
+            return Ok(crate::run::FAILURE.into());
         }
     };
     let table = meter::table(&outcome, width);
@@ -137,8 +140,30 @@ pub fn run(args: &Meter) -> anyhow::Result<ExitCode> {
     Ok(outcome.status.map_or(ExitCode::SUCCESS, exit_code))
 }
 
-/// Exit status where there is no such program, as env(1) has it.
-const NOT_FOUND: u8 = 127;
+/// Whether the program of a command line can be started, as far as its file says; true without one. The shell that becomes
+/// the program would otherwise be measured in its place.
+fn can_start(command: &[OsString]) -> Result<(), StartError> {
+    if command.is_empty() {
+        return Ok(());
+    }
+    start_first(command, |path, _| {
+        check_executable(path)?;
+        // Who may execute a file need not be allowed to read it.
+        let Ok(file) = ProgramFile::open(path) else { return Ok(()) };
+        let elf = file.elf();
+        let needed = match &elf {
+            Some(Elf::OtherMachine) => return Err(Errno::NOEXEC.into()),
+            Some(Elf::Dynamic { loader, .. }) => Some(loader.clone()),
+            Some(Elf::Static) => None,
+            None => file.script_interpreter(),
+        };
+        match needed {
+            Some(needed) if !needed.exists() => Err(Errno::NOENT.into()),
+            None if elf.is_none() && !file.is_text() => Err(Errno::NOEXEC.into()),
+            _ => Ok(()),
+        }
+    })
+}
 
 impl Meter {
     fn files(&self) -> Files {

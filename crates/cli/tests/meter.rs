@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -135,11 +136,40 @@ fn an_interrupt_ends_the_program_and_keeps_what_was_counted() {
 }
 
 #[test]
+fn what_cannot_be_executed_is_told_in_a_sentence_and_not_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    };
+    let lost = write("lost", b"#!/no/such/interpreter\n");
+    let damaged = write("damaged", b"\0damaged");
+    let plain = write("plain", b"exit 7\n");
+    let json = folder.path().join("meter.json").display().to_string();
+    for (program, status, said) in [
+        ("/etc/passwd", 126, "'/etc/passwd' is not executable"),
+        ("/tmp", 126, "'/tmp' is a folder"),
+        (&damaged, 126, "cannot be executed"),
+        (&lost, 127, "needs '/no/such/interpreter', which does not exist"),
+        ("no-such-program", 127, "'no-such-program' was not found in PATH"),
+    ] {
+        let (code, stdout, stderr) = output(&["--json", &json, "--", program]);
+        assert_eq!((code, stdout.as_str(), stderr.lines().count()), (Some(status), "", 1), "{stderr}");
+        assert!(stderr.starts_with("forebay: ") && stderr.contains(said), "{program}: {stderr}");
+        assert!(!fs::exists(&json).unwrap(), "{program}");
+    }
+    // A shell runs it as a script.
+    assert_eq!(output(&["--", &plain]).0, Some(7));
+}
+
+#[test]
 fn what_cannot_be_measured_is_told_with_what_to_do() {
     for (arguments, status, said) in [
         (&["--pid", "4194304"][..], 125, "there is no process 4194304; name one that runs"),
         (&["--cgroup", "/sys/fs/cgroup/no/such"], 125, "there is no control group '/sys/fs/cgroup/no/such'"),
-        (&["--", "/no/such/program"], 127, "there is no program /no/such/program"),
+        (&["--", "/no/such/program"], 127, "'/no/such/program' does not exist"),
         (&["--machine", "--interval", "1ms"], 125, "give an interval of 10ms"),
         (&["--machine", "--interval", "soon"], 2, "give a time such as 500ms"),
         (&[], 2, "required"),
