@@ -102,7 +102,8 @@ impl Sink {
         self.write_bytes(text.as_bytes())
     }
 
-    /// Writes `bytes` over whatever the file held. Where that fails, a regular file is as it was.
+    /// Writes `bytes` over whatever the file held. Where that fails, a regular file is as it was. That the reader of
+    /// standard output has seen enough, as head(1) has, is no failure.
     ///
     /// # Errors
     /// Writing fails.
@@ -111,7 +112,10 @@ impl Sink {
         let written = match to {
             Destination::Stdout => {
                 let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
+                match out.write_all(bytes).and_then(|()| out.flush()) {
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                    written => written,
+                }
             }
             Destination::There(file) => replace(&path, file, bytes),
             Destination::Missing => make(&path, bytes),
