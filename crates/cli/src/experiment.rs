@@ -106,7 +106,7 @@ impl Output {
         let mut opened = Opened { json, folder: None, made: false };
         if let Some(folder) = &self.svg {
             let is_new = !folder.exists();
-            if let Err(error) = report::make_folder(folder) {
+            if let Err(error) = report::make_folder(folder, "figures") {
                 opened.discard();
                 return Err(error);
             }

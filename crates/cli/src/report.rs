@@ -1,5 +1,6 @@
 //! `forebay report`: reads results, writes the page and the other forms of them.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -217,35 +218,63 @@ fn add(results: &mut Results, path: &Path) -> anyhow::Result<()> {
 
 /// Writes each figure to `folder`, named by its section and title.
 fn write_figures(folder: &Path, figures: &[(String, Figure)]) -> anyhow::Result<()> {
-    make_folder(folder)?;
-    let mut names: Vec<String> = Vec::new();
+    make_folder(folder, "figures")?;
+    let mut taken = HashSet::new();
     for (section, figure) in figures {
-        let name = file_name(&format!("{section} {}", figure.title));
-        let same = names.iter().filter(|other| **other == name).count();
-        let number = if same > 0 { format!("-{}", same + 1) } else { String::new() };
-        fs::write(folder.join(format!("{name}{number}.svg")), forebay_report::svg(figure))
-            .with_context(|| cannot_write(folder))?;
-        names.push(name);
+        let name = unique(file_name(section, &figure.title), &mut taken);
+        fs::write(folder.join(format!("{name}.svg")), forebay_report::svg(figure))
+            .with_context(|| cannot_write(folder, "figures"))?;
     }
     Ok(())
 }
 
-/// Makes the folder of figures, where there is none.
+/// Makes the folder of `what`, where there is none.
 ///
 /// # Errors
-/// It cannot be made.
-pub fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| cannot_write(folder))
+/// It cannot be made, or is meant to be standard output.
+pub fn make_folder(folder: &Path, what: &str) -> anyhow::Result<()> {
+    if folder.as_os_str() == "-" {
+        bail!(
+            "{what} are several files, which standard output cannot take; name a folder for them instead of -"
+        );
+    }
+    fs::create_dir_all(folder).with_context(|| cannot_write(folder, what))
 }
 
-fn cannot_write(folder: &Path) -> String {
-    format!("cannot write figures to '{}'; name a folder that you may write", folder.display())
+fn cannot_write(folder: &Path, what: &str) -> String {
+    format!("cannot write {what} to '{}'; name a folder that you may write", folder.display())
 }
 
-/// `words` as the name of a file: letters and digits of lower case, hyphens between.
-fn file_name(words: &str) -> String {
+/// The name of a figure's file: its section and title in letters and digits of lower case, hyphens between. A section is
+/// a command line of any length, and gives way to the title.
+fn file_name(section: &str, title: &str) -> String {
+    let title = hyphenated(title, NAME_BYTES_MAX / 2);
+    let section = hyphenated(section, NAME_BYTES_MAX - title.len());
+    let both = [section, title].into_iter().filter(|words| !words.is_empty());
+    both.collect::<Vec<_>>().join("-")
+}
+
+/// File systems take names of 255 bytes; a number, an ending and hyphens come on top of this.
+const NAME_BYTES_MAX: usize = 200;
+
+/// As many of the words as fit into `bytes_max`; of one that alone is longer, its beginning.
+fn hyphenated(words: &str, bytes_max: usize) -> String {
     let parts = words.split(|char: char| !char.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-    parts.collect::<Vec<_>>().join("-").to_lowercase()
+    let mut name = parts.collect::<Vec<_>>().join("-").to_lowercase();
+    if name.len() > bytes_max {
+        let end = name[..=bytes_max].rfind('-').unwrap_or(bytes_max);
+        name.truncate(end);
+    }
+    name
+}
+
+/// `name`, with a number where another file has it.
+fn unique(name: String, taken: &mut HashSet<String>) -> String {
+    let numbered = (2_usize..).map(|number| format!("{name}-{number}"));
+    let free = std::iter::once(name.clone()).chain(numbered).find(|one| !taken.contains(one));
+    let free = free.unwrap_or(name);
+    taken.insert(free.clone());
+    free
 }
 
 #[cfg(test)]
@@ -255,9 +284,24 @@ mod tests {
     #[test]
     fn figures_have_names_that_any_file_system_takes() {
         assert_eq!(
-            file_name("evaluate speculation --runs 5 Stall time"),
+            file_name("evaluate speculation --runs 5", "Stall time"),
             "evaluate-speculation-runs-5-stall-time"
         );
-        assert_eq!(file_name("../\u{e9}/x"), "x");
+        assert_eq!(file_name("../\u{e9}/x", ""), "x");
+        assert_eq!(file_name("\u{e9}", "Time"), "time");
+        // However long the command is, the title is told.
+        for command in ["run --json x ".repeat(100), "y".repeat(1000)] {
+            let name = file_name(&command, "Stall time");
+            assert!((NAME_BYTES_MAX / 2..=NAME_BYTES_MAX + 1).contains(&name.len()), "{name}");
+            assert!(name.ends_with("-stall-time"), "{name}");
+        }
+        assert!(file_name(&"y".repeat(1000), &"z".repeat(1000)).len() <= NAME_BYTES_MAX + 1);
+    }
+
+    #[test]
+    fn no_two_figures_have_one_name() {
+        let mut taken = HashSet::new();
+        let names = ["a", "a", "a-2", "a"].map(|name| unique(name.to_owned(), &mut taken));
+        assert_eq!(names, ["a", "a-2", "a-2-2", "a-3"]);
     }
 }

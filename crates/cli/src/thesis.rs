@@ -50,7 +50,7 @@ pub fn run(args: &Thesis) -> anyhow::Result<ExitCode> {
     let parts = if args.only.is_empty() { Part::ALL.to_vec() } else { args.only.clone() };
     let folder = args.json.as_deref();
     if let Some(folder) = folder {
-        report::make_folder(folder)?;
+        report::make_folder(folder, "results")?;
         // That a file cannot be written is told before anything is measured.
         parts.iter().try_for_each(|part| Sink::open(&file(folder, *part)).map(drop))?;
     }

@@ -261,6 +261,20 @@ fn several_files_of_a_side_are_its_runs() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let folder = before_and_after();
+    for output in ["--output", "--csv", "--json"] {
+        let mut command = Command::new(FOREBAY);
+        command.args(["report", "before.json", output, "-"]).current_dir(folder.path());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended =
+            command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!((ended.status.code(), ended.stderr.len()), (Some(0), 0), "{output}: {ended:?}");
+    }
+}
+
+#[test]
 fn two_outputs_do_not_go_to_one_place() {
     let folder = before_and_after();
     for both in
@@ -295,6 +309,8 @@ fn what_cannot_be_read_is_refused_in_a_sentence_and_nothing_is_written() {
         let said = refusal(folder.path(), &[&["before.json", "-o", "page.html"][..], &unwritable].concat());
         assert!(said.contains("cannot write") && !folder.path().join("page.html").exists(), "{said}");
     }
+    let said = refusal(folder.path(), &["before.json", "--svg", "-"]);
+    assert!(said.contains("figures are several files") && !folder.path().join("-").exists(), "{said}");
     write(&folder, "other.json", vec![row("random-reads", "local/warm", &[1.0])]);
     let said = refusal(folder.path(), &["before.json", "--compare", "other.json", "-o", "page.html"]);
     assert!(said.contains("nothing to compare"), "{said}");

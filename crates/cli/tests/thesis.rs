@@ -50,5 +50,9 @@ fn parts_and_folders_that_cannot_be_are_refused_before_anything_is_measured() {
     fs::write(folder.path().join("file"), "").unwrap();
     let output = forebay(&["evaluate", "thesis", "--json", "file"], folder.path());
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("file"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write results to 'file'"), "{output:?}");
+    let output = forebay(&["evaluate", "thesis", "--json", "-"], folder.path());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("results are several files"), "{output:?}");
+    assert!(!folder.path().join("-").exists());
 }
