@@ -102,7 +102,12 @@ fn wait(host: &Host, place: &str) -> Outcome {
             std::thread::sleep(Duration::from_millis(50));
         },
         "lock" => host.lock(1)?,
-        "barrier" => host.barrier()?,
+        "barrier" => {
+            // A barrier after the loss must tell of it too, though this host has come to the one before.
+            let lost = host.barrier().err().ok_or("the barrier was passed")?;
+            host.barrier().map_err(|again| format!("{lost}; then {again}"))?;
+            return Err("a barrier was passed after the loss".into());
+        }
         "late" => {
             if host.rank() == 0 {
                 std::thread::sleep(Duration::from_millis(500));

@@ -323,6 +323,10 @@ impl Board {
 
     fn pass(&self, call: u64, text: &str, round: usize, meet: impl FnOnce(u64) -> Ended) -> Ended {
         let Common { barrier, arrived: Line(arrived), .. } = self.common;
+        // A round that a loss ended is never complete: those that came to it still count as arrived.
+        if self.loss().is_some() {
+            return Ended::Lost;
+        }
         // It stays so until this host has arrived, or until one leaves, which no round ends after.
         let before = BarrierWord(barrier.load(SeqCst));
         if before.ended(before).is_some() {
