@@ -140,7 +140,10 @@ enum {
     FOREBAY_DOUBLE = 9
 };
 
-/* What becomes of two numbers; the last three, of bits, not of FOREBAY_FLOAT and FOREBAY_DOUBLE. */
+/*
+ * What becomes of two numbers; the last three, of bits, not of FOREBAY_FLOAT and FOREBAY_DOUBLE. The smaller and the larger one
+ * of two are NaN if one of them is.
+ */
 enum {
     FOREBAY_SUM = 0,
     FOREBAY_PRODUCT = 1,

@@ -66,6 +66,22 @@ fn each_reduction_is_that_of_each_type() {
         let mut floats = [f32::from(me) - 1.5];
         team.all_reduce(&mut floats, Reduction::Product).unwrap();
         assert_eq!(floats, [0.5625]);
+        for reduction in [Reduction::Min, Reduction::Max] {
+            // What is no number comes of one of them first, in between and last, in both precisions.
+            let mut single: [f32; 5] = std::array::from_fn(|at| if at == me.into() { f32::NAN } else { 1.5 });
+            let mut double = single.map(f64::from);
+            team.all_reduce(&mut single, reduction).unwrap();
+            team.all_reduce(&mut double, reduction).unwrap();
+            assert_eq!(single.map(f32::is_nan), [true, true, true, true, false], "{reduction:?}");
+            assert_eq!(double.map(f64::is_nan), [true, true, true, true, false], "{reduction:?}");
+            assert_eq!((single[4], double[4]), (1.5, 1.5));
+        }
+        let extremes = [Reduction::Min, Reduction::Max].map(|reduction| {
+            let mut value = [f64::from(me)];
+            team.all_reduce(&mut value, reduction).unwrap();
+            value[0]
+        });
+        assert_eq!(extremes, [0.0, 3.0]);
         assert!(matches!(team.all_reduce(&mut floats, Reduction::Or), Err(Error::NoReduction)));
         let part = team.reduce_bytes(&mut [0; 7], NumberType::I32, Reduction::Sum, None);
         assert!(matches!(part, Err(Error::NoNumbers { bytes: 7, size: 4 })));

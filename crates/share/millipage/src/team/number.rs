@@ -11,9 +11,9 @@ pub enum Reduction {
     Sum,
     /// Their product, likewise.
     Product,
-    /// The smaller one.
+    /// The smaller one, or what is no number (NaN) if one of them is not.
     Min,
-    /// The larger one.
+    /// The larger one, likewise.
     Max,
     /// The bits that are set in both; of integers.
     And,
@@ -77,8 +77,10 @@ macro_rules! float {
             fn reduced(self, other: Self, reduction: Reduction) -> Self {
                 match reduction {
                     Reduction::Product => self * other,
-                    Reduction::Min => self.min(other),
-                    Reduction::Max => self.max(other),
+                    // `min` and `max` would drop what is no number.
+                    Reduction::Min if self.is_nan() || self < other => self,
+                    Reduction::Max if self.is_nan() || self > other => self,
+                    Reduction::Min | Reduction::Max => other,
                     // Bits are refused before.
                     _ => self + other,
                 }

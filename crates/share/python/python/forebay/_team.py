@@ -43,7 +43,7 @@ class Team:
 
     def all_reduce(self, values: npt.ArrayLike, reduction: str = "sum") -> npt.NDArray[Any]:
         """What comes of the values of all members, in their order, by ``"sum"``, ``"product"``, ``"min"``, ``"max"``, ``"and"``,
-        ``"or"`` or ``"xor"``."""
+        ``"or"`` or ``"xor"``. NaN in one of them comes out of ``"min"`` and ``"max"``, as of `numpy.minimum`."""
         return self._reduce(values, reduction, None)
 
     def reduce(self, values: npt.ArrayLike, reduction: str = "sum", root: int = 0) -> Optional[npt.NDArray[Any]]:
