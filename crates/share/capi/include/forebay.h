@@ -224,7 +224,7 @@ enum {
 
 /*
  * Waits until the word of 1, 2, 4 or 8 bytes at `word`, a number with a sign, compares so with `number`, whichever thread
- * stores it and how. A store of another machine wakes this thread at once. So does forebay_ring on this machine; without that
+ * stores it and how. `number` may be one that the word cannot be. A store of another machine wakes this thread at once. So does forebay_ring on this machine; without that
  * the thread looks once in a millisecond. Any thread.
  */
 int forebay_wait_until(const void *word, size_t bytes, int comparison, int64_t number);

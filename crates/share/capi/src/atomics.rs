@@ -87,8 +87,7 @@ pub extern "C" fn forebay_wait_until(
             5 => Comparison::GreaterOrEqual,
             _ => return Err(Failure::Comparison(comparison)),
         };
-        let number = i128::from(number).cast_unsigned();
-        host()?.wait_until(word as usize, bytes, true, comparison, number)?;
+        host()?.wait_until(word as usize, bytes, true, comparison, number.into())?;
         Ok(0)
     })
 }

@@ -136,14 +136,45 @@ fn a_thread_waits_until_a_word_is_as_it_wants_however_it_is_stored() {
             row.set(0, round * hosts + me + 1);
         }
         let address = row.as_ptr() as usize;
-        let number = u128::from(20 * hosts);
-        let ended = host.wait_until(address, 8, true, Comparison::GreaterOrEqual, number).unwrap();
-        assert_eq!(ended, number);
-        let more = host.wait_until(address, 8, true, Comparison::Greater, (-5i128).cast_unsigned()).unwrap();
-        assert_eq!(more, number);
-        assert_eq!(host.wait_until(address, 8, false, Comparison::Less, u128::MAX).unwrap(), number);
+        let number = i128::from(20 * hosts);
+        for (is_signed, comparison, other) in [
+            (true, Comparison::GreaterOrEqual, number),
+            (true, Comparison::Greater, -5),
+            (false, Comparison::Greater, -5),
+            (false, Comparison::Less, i128::MAX),
+        ] {
+            let ended = host.wait_until(address, 8, is_signed, comparison, other).unwrap();
+            assert_eq!(ended, number.cast_unsigned());
+        }
         host.barrier().unwrap();
     });
+}
+
+#[test]
+fn a_word_is_compared_with_numbers_that_it_cannot_be() {
+    fn at_once() -> bool {
+        true
+    }
+    let alone = &in_process(1, Options::default()).unwrap()[0];
+    let bytes = alone.rows::<u8>(1, 8, Placement::On(0)).unwrap().row(0);
+    let address = bytes.as_ptr() as usize;
+    for (word, is_signed, value) in [(0, false, 0), (200, false, 200), (200, true, -56)] {
+        bytes.set(0, word);
+        for number in [-256, -1, 200, 255, 256, 1 << 40] {
+            for (comparison, is_met) in [
+                (Comparison::Equal, value == number),
+                (Comparison::NotEqual, value != number),
+                (Comparison::Less, value < number),
+                (Comparison::LessOrEqual, value <= number),
+                (Comparison::Greater, value > number),
+                (Comparison::GreaterOrEqual, value >= number),
+            ] {
+                let ended =
+                    interruptible(at_once, || alone.wait_until(address, 1, is_signed, comparison, number));
+                assert_eq!(ended.is_ok(), is_met, "{value} {comparison:?} {number}: {ended:?}");
+            }
+        }
+    }
 }
 
 #[test]

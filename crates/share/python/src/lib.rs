@@ -157,7 +157,7 @@ impl Host {
         bytes: usize,
         signed: bool,
         comparison: &str,
-        number: u128,
+        number: i128,
     ) -> PyResult<u128> {
         let comparison = match comparison {
             "!=" => Comparison::NotEqual,

@@ -67,7 +67,8 @@ impl<T: Word> Row<T> {
 }
 
 impl Host {
-    /// The same for the word of 1, 2, 4, 8 or 16 bytes at an address, a number with or without a sign.
+    /// The same for the word of 1, 2, 4, 8 or 16 bytes at an address, a number with or without a sign. It is compared with
+    /// `number` itself, which may be one that such a word cannot be.
     ///
     /// # Errors
     /// As for [`Row::wait_until`]; or there is no such word.
@@ -77,16 +78,17 @@ impl Host {
         bytes: usize,
         is_signed: bool,
         comparison: Comparison,
-        number: u128,
+        number: i128,
     ) -> Result<u128, Error> {
         self.check_word(address, bytes)?;
         let spare = 128 - 8 * bytes as u32;
         let is_met = |word: u128| {
             if is_signed {
-                let value = |number: u128| (number << spare).cast_signed() >> spare;
-                comparison.holds(&value(word), &value(number))
+                comparison.holds(&((word << spare).cast_signed() >> spare), &number)
             } else {
-                comparison.holds(&word, &(number << spare >> spare))
+                // A word without a sign is larger than each number below zero.
+                u128::try_from(number)
+                    .map_or_else(|_| comparison.holds(&1, &0), |number| comparison.holds(&word, &number))
             }
         };
         self.shared().wait_at(address, longer, || {
