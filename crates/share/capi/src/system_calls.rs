@@ -5,8 +5,9 @@
 //! with other memory go to libc as they are. The loader finds the wrappers first where this library is linked or preloaded.
 //!
 //! # Safety
-//! Each function wants of its caller what libc's function of that name does. Nothing here allocates or locks, so the functions are
-//! as safe in a signal handler as libc's.
+//! Each function wants of its caller what libc's function of that name does. Nothing here allocates or locks. With memory that is
+//! not shared a function goes to libc at once, and is as safe in a signal handler as libc's. With shared memory it takes up to
+//! 40 KiB of the stack.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -285,7 +286,10 @@ fn elements(
     plain: impl FnOnce() -> size_t,
 ) -> size_t {
     match size.checked_mul(count) {
-        Some(bytes) if bytes > 0 && is_shared(memory, bytes) => by_bytes(memory, bytes) as size_t / size,
+        Some(bytes) if bytes > 0 && is_shared(memory, bytes) => {
+            // The memory for a private copy may be lacking: then no element is moved.
+            by_bytes(memory, bytes).max(0) as size_t / size
+        }
         _ => plain(),
     }
 }
@@ -301,9 +305,31 @@ unsafe fn with_pieces(
         Ok(length) if (1..=PIECES).contains(&length) && END.load(Relaxed) != 0 => length,
         _ => return call(pieces),
     };
+    // SAFETY: the caller has so many pieces there.
+    let mut given = (0..length).map(|index| unsafe { ptr::read_volatile(pieces.add(index)) });
+    // The list itself may be shared.
+    if is_shared(pieces, length * size_of::<iovec>()) || given.any(|piece| is_copied(&piece)) {
+        // SAFETY: as the caller says; it is not more than the kernel takes.
+        return unsafe { with_copies(pieces, length, is_write, call) };
+    }
+    call(pieces)
+}
+
+/// Whether a piece is replaced by a private copy.
+fn is_copied(piece: &iovec) -> bool {
+    piece.iov_len > 0 && is_shared(piece.iov_base, piece.iov_len)
+}
+
+/// [`with_pieces`] where some are shared, or their list is. Apart from it, since the copies of the list take much of the stack.
+#[inline(never)]
+unsafe fn with_copies(
+    pieces: *const iovec,
+    length: usize,
+    is_write: bool,
+    call: impl FnOnce(*const iovec) -> ssize_t,
+) -> ssize_t {
     // SAFETY: the caller has so many pieces there; each is read once.
     let given = |index: usize| unsafe { ptr::read_volatile(pieces.add(index)) };
-    let is_copied = |piece: &iovec| piece.iov_len > 0 && is_shared(piece.iov_base, piece.iov_len);
     let mut own = MaybeUninit::<[iovec; PIECES]>::uninit();
     let own = own.as_mut_ptr().cast::<iovec>();
     let mut bytes = 0usize;
@@ -314,7 +340,6 @@ unsafe fn with_pieces(
         unsafe { own.add(index).write(piece) };
     }
     if bytes == 0 {
-        // The list itself may be shared.
         return call(own);
     }
     with_private(bytes, |private| {
@@ -397,4 +422,20 @@ fn has_position(file: c_int) -> bool {
 /// Whether a call on a socket waits for all bytes, and takes them from the socket.
 const fn wants_all(flags: c_int) -> bool {
     flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_element_is_moved_where_a_private_copy_is_lacking() {
+        let shared = [0u64; 4];
+        let begin = shared.as_ptr() as usize;
+        __forebay_memory_area(begin, begin + size_of_val(&shared));
+        let moved = |done| elements(shared.as_ptr().cast(), 8, 4, |_, _| done, || 99);
+        assert_eq!([-1, 0, 7, 8, 32].map(moved), [0, 0, 0, 1, 4]);
+        __forebay_memory_area(0, 0);
+        assert_eq!(moved(-1), 99);
+    }
 }
