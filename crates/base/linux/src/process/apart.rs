@@ -2,11 +2,12 @@
 
 use std::{
     fs, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     ptr,
 };
-
-use crate::kernel_text;
 
 /// A process started by [`start_apart`]. It is killed when this is dropped.
 #[derive(Debug)]
@@ -46,10 +47,10 @@ pub fn start_apart_with(kept: OwnedFd, work: impl FnOnce(OwnedFd)) -> io::Result
     unsafe { start_with(kept, work) }
 }
 
-/// Whether the calling thread is the only one of its process, so that a copy of the process finds no lock held.
+/// Fails unless the calling thread is the only one of its process, so that a copy of the process finds no lock held.
 pub(super) fn check_alone() -> io::Result<()> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let is_alone = kernel_text::field(&status, "Threads") == Some("1");
+    // A folder has two links of its own and one for each folder in it, of which each thread has one.
+    let is_alone = fs::metadata("/proc/self/task")?.nlink() == 3;
     if is_alone { Ok(()) } else { Err(io::Error::other("a process with threads is not copied")) }
 }
 
