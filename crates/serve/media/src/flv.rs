@@ -15,12 +15,16 @@ use memchr::memchr3;
 use crate::damage::next_place;
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, samples_max};
+use crate::joints::Times;
 use crate::media::{Carriage, Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
 use crate::{parameter_sets, sound};
 
 const TAG_HEADER_BYTES: u64 = 11;
+const SECOND_MS: i64 = 1000;
+/// A time this far ahead of all before is a broken one, or one of another recording, which was joined to this one.
+const JUMP_MS: i64 = 60 * SECOND_MS;
 /// Of what a decoder is told.
 const CONFIGURATION_BYTES_MAX: u64 = 1 << 16;
 const SOUND: u8 = 8;
@@ -35,6 +39,7 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
     };
     let mut samples_left = samples_max(source.bytes());
     let mut drafts = [Draft::default(), Draft::default()];
+    let mut times = Times::new(SECOND_MS, JUMP_MS, None);
     let mut is_encrypted = false;
     // After the header come the bytes of the tag before the first one: none.
     let mut at = u64::from(u32::from_be_bytes(offset)).max(9) + 4;
@@ -51,11 +56,11 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
             SOUND | PICTURES if kind & IS_ENCRYPTED != 0 => is_encrypted = true,
             SOUND => {
                 let has = sounds(source, &tag)?;
-                drafts[1].take(source, &tag, has, &mut samples_left)?;
+                drafts[1].take(source, &tag, has, &mut times, &mut samples_left)?;
             }
             PICTURES => {
                 let has = pictures(source, &tag)?;
-                drafts[0].take(source, &tag, has, &mut samples_left)?;
+                drafts[0].take(source, &tag, has, &mut times, &mut samples_left)?;
             }
             _ => {}
         }
@@ -146,7 +151,14 @@ struct Draft {
 }
 
 impl Draft {
-    fn take(&mut self, source: &mut Source, tag: &Tag, has: Has, samples_left: &mut u64) -> Result<()> {
+    fn take(
+        &mut self,
+        source: &mut Source,
+        tag: &Tag,
+        has: Has,
+        times: &mut Times,
+        samples_left: &mut u64,
+    ) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
@@ -173,11 +185,11 @@ impl Draft {
                 }
                 Ok(())
             }
-            Has::Sample(sample) => self.add(tag, &sample, samples_left),
+            Has::Sample(sample) => self.add(tag, &sample, times, samples_left),
         }
     }
 
-    fn add(&mut self, tag: &Tag, sample: &Sample, samples_left: &mut u64) -> Result<()> {
+    fn add(&mut self, tag: &Tag, sample: &Sample, times: &mut Times, samples_left: &mut u64) -> Result<()> {
         let Sample { coded, at, is_sync, delay } = *sample;
         if self.served.is_none() {
             self.served = without_configuration(coded).map(|served| (coded, served));
@@ -187,9 +199,8 @@ impl Draft {
         if !is_known || bytes == 0 {
             return Ok(());
         }
-        // Times go back where recordings were joined.
-        let decode =
-            if self.builder.is_empty() { tag.time } else { tag.time.max(self.builder.last_decode()) };
+        let before = (!self.builder.is_empty()).then(|| self.builder.last_decode());
+        let decode = times.go_on(tag.time, before).max(before.unwrap_or(i64::MIN));
         self.builder.push(Entry { at, bytes, decode, presentation: decode + delay, is_sync }, samples_left)
     }
 
@@ -197,7 +208,7 @@ impl Draft {
         let (_, (codec, format, carriage)) = self.served?;
         let mut index = self.builder.finish(None)?;
         index.lead();
-        let time_base = TimeBase::per_second(1000)?;
+        let time_base = TimeBase::per_second(SECOND_MS as u32)?;
         Some(Track::new(codec, format, None, time_base, index).carried(carriage))
     }
 }

@@ -32,6 +32,7 @@ mod first_sample;
 mod flv;
 mod growing;
 pub mod index;
+mod joints;
 mod kind;
 mod matroska;
 mod media;

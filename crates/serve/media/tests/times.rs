@@ -214,3 +214,41 @@ fn time_passes_with_chunks_of_avi_that_have_no_picture() {
         assert!(is_near && got.len() == expected.len(), "{codec}: {got:?} {expected:?}");
     }
 }
+
+#[test]
+fn short_recordings_that_were_joined_come_one_after_the_other() {
+    let Some(folder) = folder("short_recordings_that_were_joined_come_one_after_the_other") else { return };
+    for (name, options, header) in [
+        ("a.ts", "", 0),
+        ("a.flv", "-flvflags no_duration_filesize", 13),
+        ("a.mkv", "-live 1 -seekable 0", 0),
+    ] {
+        let film = folder.encode(3, &format!("{H264} -g 12 -c:a aac {options}"), name);
+        let content = std::fs::read(&film).expect("a film");
+        let joined = [&content[..], &content[header..], &content[header..]].concat();
+        let (one, joined) = (open(&film), Arc::new(Media::read(&joined).expect("a film")));
+        let apart_ns = joined.duration_ns().abs_diff(3 * one.duration_ns());
+        assert!(apart_ns < SECOND_NS / 3, "{name}: {} of {}", joined.duration_ns(), one.duration_ns());
+        for track in [0, 1] {
+            let times: Vec<_> = joined.plan(&[track], 0).map(|sample| sample.decode_ns).collect();
+            assert!(times.is_sorted() && times.windows(2).all(|two| two[1] - two[0] < 300_000_000), "{name}");
+            assert_eq!(times.len(), 3 * entries(&one, track).len(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_tag_of_flash_video_with_a_wrong_time_holds_up_no_others() {
+    let Some(folder) = folder("a_tag_of_flash_video_with_a_wrong_time_holds_up_no_others") else { return };
+    let film = folder.encode(3, &format!("{H264} -c:a aac"), "a.flv");
+    let mut content = std::fs::read(&film).expect("a film");
+    let (mut at, whole) = (13, open(&film));
+    for _ in 0..40 {
+        let [_, a, b, c, ..] = content[at..] else { panic!("a tag") };
+        at += 15 + (usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c));
+    }
+    content[at + 4] += 9;
+    let media = Arc::new(Media::read(&content).expect("a film"));
+    let apart_ns = media.duration_ns().abs_diff(whole.duration_ns());
+    assert!(apart_ns < SECOND_NS / 10, "{} of {}", media.duration_ns(), whole.duration_ns());
+}

@@ -4,10 +4,11 @@
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 
-use super::times::{CLOCK_RATE, Pes, Times};
+use super::times::{CLOCK_RATE, Pes};
 use super::{Closing, Piece};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry};
+use crate::joints::Times;
 use crate::{ac3, adts, mpeg_audio, sound};
 
 /// Which headers frames have.
@@ -121,7 +122,7 @@ impl Frames {
 
     pub fn begin(&mut self, pes: Option<Pes>, times: &mut Times) {
         if let Some(pes) = pes {
-            let told = times.unwrapped(pes.presentation, self.last_told);
+            let told = times.go_on(pes.presentation as i64, self.last_told);
             (self.told, self.last_told) = (Some(told), Some(told));
         }
     }

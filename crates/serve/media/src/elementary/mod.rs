@@ -25,6 +25,7 @@ use mpeg2ts_reader::packet::Packet;
 use crate::annex_b::Codec as PictureCodec;
 use crate::error::{Error, Result};
 use crate::index::{Builder, SAMPLES_MAX};
+use crate::joints::Times;
 use crate::media::{Carriage, Found, Track};
 use crate::packing::{PACKET_BYTES, Payloads};
 use crate::source::Source;
@@ -33,7 +34,7 @@ use crate::transport::{Layout, next_packet};
 use frames::Frames;
 use pictures::Pictures;
 use tables::{Coding, Program, Tables};
-use times::{Pes, Times};
+use times::Pes;
 use units::Units;
 
 /// How far the tables of a stream may be from its beginning.
@@ -263,7 +264,7 @@ impl Scan {
         Self {
             streams,
             by_pid,
-            times: Times::default(),
+            times: times::times(),
             samples_left: SAMPLES_MAX,
             runs: vec![from],
             packets: 0,

@@ -2,11 +2,12 @@
 
 use forebay_rtsp::packetise::{Format, Framing};
 
-use super::times::{CLOCK_RATE, Pes, Times};
+use super::times::{CLOCK_RATE, Pes};
 use super::{Begin, Closing, Piece};
 use crate::annex_b::{Codec, Heads};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry};
+use crate::joints::Times;
 
 /// What is looked at of a picture: parameter sets, and the beginning of the first slice.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -59,8 +60,9 @@ impl Pictures {
             return Ok(());
         }
         self.end(samples_left)?;
-        let decode = times.unwrapped(told.decode, self.decode);
-        let presentation = times.unwrapped(told.presentation, Some(decode));
+        let decode = times.go_on(told.decode as i64, self.decode);
+        let presentation = decode + told.delay();
+        times.reach(presentation);
         self.decode = Some(decode);
         let times = (decode, presentation);
         self.current = Some(Current { times, told, can_begin, place: None, head: Vec::new() });

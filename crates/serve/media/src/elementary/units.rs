@@ -3,10 +3,11 @@
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 
-use super::times::{CLOCK_RATE, Pes, Times};
+use super::times::{CLOCK_RATE, Pes};
 use super::{Closing, Piece};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry};
+use crate::joints::Times;
 
 /// Before a unit that has a header of its own (ISO/IEC 13818-1, 2.12.4).
 const CELL_HEADER_BYTES: usize = 5;
@@ -28,7 +29,7 @@ impl Units {
     pub fn begin(&mut self, header: Option<Pes>, times: &mut Times, samples_left: &mut u64) -> Result<()> {
         self.end(samples_left)?;
         self.header_left = if self.has_cells { CELL_HEADER_BYTES } else { 0 };
-        let told = header.map(|pes| times.unwrapped(pes.presentation, self.time));
+        let told = header.map(|pes| times.go_on(pes.presentation as i64, self.time));
         self.time = told.or(self.time).or(times.now());
         Ok(())
     }

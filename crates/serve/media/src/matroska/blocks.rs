@@ -73,7 +73,10 @@ impl Cluster {
         }
         match element.id {
             id::TIMESTAMP => {
-                self.time = element.unsigned(source)?.unwrap_or_default().min(1 << 60) as i64;
+                // Clusters come in the order of their times, other than pictures, of which only presentation is told.
+                let told = element.unsigned(source)?.unwrap_or_default().min(1 << 60) as i64;
+                self.time = movie.times.go_on(told, movie.cluster_time);
+                movie.cluster_time = Some(self.time);
             }
             id::SIMPLE_BLOCK => {
                 if let Some(block) = Block::read(source, element)? {
@@ -155,7 +158,8 @@ impl Block {
             self.lengths(source)?.ok_or(Error::Damaged("the frames of a block do not fit into it"))?;
         let ((is_sync, lasts), count) = (told, lengths.len() as i64);
         let mut at = self.end - lengths.iter().map(|length| u64::from(*length)).sum::<u64>();
-        let presentation = cluster_time + i64::from(self.time);
+        let presentation = cluster_time.saturating_add(self.time.into());
+        movie.times.reach(presentation);
         let frames = lengths.into_iter().map(|bytes| {
             let entry = Entry { at, bytes, decode: 0, presentation, is_sync };
             at += u64::from(bytes);

@@ -18,6 +18,7 @@ use memchr::memmem;
 use crate::damage::next_place;
 use crate::error::{Error, Result};
 use crate::index::{Builder, SAMPLES_MAX};
+use crate::joints::Times;
 use crate::media::{Carriage, Found, Track};
 use crate::reorder::Presented;
 use crate::source::Source;
@@ -207,6 +208,9 @@ struct Movie {
     time_base: TimeBase,
     /// How long it is, if it says so.
     told_ns: Option<u64>,
+    times: Times,
+    /// That of the last cluster.
+    cluster_time: Option<i64>,
     samples_left: u64,
 }
 
@@ -228,6 +232,9 @@ impl Movie {
             recorded_ns: file.info().date_utc().and_then(|ns| EPOCH_NS.checked_add_signed(ns)),
             time_base,
             told_ns: file.info().duration().and_then(|ticks| told_ns(ticks, scale_ns.get())),
+            // There may be pauses of any length: pictures of which each is shown for minutes are not rare.
+            times: Times::new(time_base.ticks(1_000_000_000).max(1), i64::MAX, None),
+            cluster_time: None,
             samples_left: SAMPLES_MAX,
         };
         let mut is_encrypted = false;
