@@ -24,6 +24,9 @@ impl Serving {
             return;
         }
         let session = &mut self.sessions[place];
+        if !is_in_order(session, &part) {
+            return self.answer(question, Err(Status::InvalidRange));
+        }
         let (tracks, pace) = (session.tracks(), pace_of(session, &part));
         if !self.buffers.charge(session, &tracks, pace) {
             let status = self.without_room();
@@ -149,6 +152,19 @@ impl Serving {
     }
 }
 
+/// Whether a part ends after it begins, which is where the session stands if the client names no beginning.
+fn is_in_order(session: &Session, part: &Part) -> bool {
+    let Some(until_ns) = part.until_ns else { return true };
+    let standing_ns = session.stopped_ns.map(|ns| ns.saturating_sub(session.opened.origin_ns));
+    let from_ns = part.from_ns.or(standing_ns);
+    if part.scale < 0.0 {
+        // Backwards it begins at the end.
+        from_ns.is_none_or(|from_ns| until_ns < from_ns)
+    } else {
+        from_ns.unwrap_or_default() < until_ns
+    }
+}
+
 /// How fast a client gets what it asks for.
 fn pace_of(session: &Session, part: &Part) -> Pace {
     let media = &session.opened.playlist.items()[0];
@@ -197,7 +213,7 @@ fn begin(session: &mut Session, tracks: Vec<usize>, pace: Pace, part: &Part) -> 
 mod tests {
     use std::io::{Read, Write};
 
-    use crate::rig::{Rig, SETUP, session};
+    use crate::rig::{Rig, SETUP, UDP, session};
 
     #[test]
     fn without_memory_a_play_is_refused_and_sessions_that_play_go_on() {
@@ -228,5 +244,30 @@ mod tests {
         });
         assert_eq!(rig.serving.sessions[0].share, share);
         assert!(rig.serving.sessions[0].is_playing(), "it plays as before");
+    }
+
+    #[test]
+    fn an_end_before_where_a_session_stands_is_no_range() {
+        let mut rig = Rig::with(|_| {});
+        let mut client = rig.connect(None);
+        let response = rig.ask(&mut client, &SETUP.replace("RTP/AVP/TCP;interleaved=0-1", UDP));
+        let session = session(&response).to_owned();
+        for (method, range, status) in [
+            ("PLAY", "npt=-0", 457),
+            ("PLAY", "npt=-1", 200),
+            ("PLAY", "npt=2-", 200),
+            ("PAUSE", "npt=now-", 200),
+            ("PLAY", "npt=-1", 457),
+            ("PLAY", "npt=now-1", 457),
+            ("PLAY", "npt=-1\nScale: -1", 200),
+            ("PAUSE", "npt=now-", 200),
+            ("PLAY", "npt=-2.2\nScale: -1", 457),
+            ("PLAY", "npt=now-2.2", 200),
+        ] {
+            let request =
+                format!("{method} rtsp://h/a.aac RTSP/1.0\nCSeq: 2\nSession: {session}\nRange: {range}\n\n");
+            let response = rig.ask(&mut client, &request);
+            assert!(response.starts_with(&format!("RTSP/1.0 {status} ")), "{method} {range}: {response}");
+        }
     }
 }
