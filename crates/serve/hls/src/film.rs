@@ -39,6 +39,8 @@ pub struct Film {
     least_ns: u64,
     /// Where each segment begins, and where the last one ends that has an end.
     cuts_ns: Vec<u64>,
+    /// Where a cut is looked for next. While it is being recorded, nothing is looked at twice.
+    look_ns: u64,
     /// While it is being recorded: how far it has come.
     edge: Option<Edge>,
     /// By how much all samples are decoded later, so that none is decoded before 0.
@@ -116,16 +118,22 @@ impl Film {
         let is_whole = playlist.latest().is_none_or(|(_, stage)| stage == Stage::Over);
         let least_ns = if is_whole { SEGMENT_NS.max(duration_ns / SEGMENTS) } else { SEGMENT_NS };
         let cuts_ns = vec![start_ns];
-        let film = Self { playlist: playlist.clone(), tracks, leading, least_ns, cuts_ns, edge, lead_ns };
+        let look_ns = start_ns.saturating_add(least_ns + REST_NS);
+        let playlist = playlist.clone();
+        let film = Self { playlist, tracks, leading, least_ns, cuts_ns, look_ns, edge, lead_ns };
         Ok(film.cut_further())
     }
 
-    /// The film as it is now; `None` if that is this one.
+    /// Whether there is more of it now, or its end is known. This compares two pointers.
+    pub fn has_grown(&self) -> bool {
+        let known = self.edge.as_ref().zip(self.playlist.latest());
+        known
+            .is_some_and(|(edge, (latest, stage))| stage == Stage::Over || !Arc::ptr_eq(&edge.media, &latest))
+    }
+
+    /// The film as it is now; `None` if that is this one. This looks at all samples that are new.
     pub fn grown(&self) -> Option<Self> {
-        let edge = self.edge.as_ref()?;
-        let (latest, stage) = self.playlist.latest()?;
-        let is_longer = stage == Stage::Over || !Arc::ptr_eq(&edge.media, &latest);
-        is_longer.then(|| self.clone().cut_further())
+        self.has_grown().then(|| self.clone().cut_further())
     }
 
     /// Cuts what has no cuts yet.
@@ -137,22 +145,27 @@ impl Film {
             Edge { media, at_ns: u64::try_from(last_ns).unwrap_or_default().max(edge.at_ns), ..edge }
         });
         let end_ns = match &self.edge {
-            Some(edge) => edge.at_ns.saturating_add(1),
+            // Another track may still get a sample for that very time.
+            Some(edge) => edge.at_ns,
             None => self.playlist.end_ns().max(begin_ns.saturating_add(1)),
         };
         let least_ns = self.least_ns;
         // Times of a file may be far apart.
-        let step_ns = (least_ns / LOOKS).max(end_ns.saturating_sub(begin_ns) / (LOOKS * SEGMENTS));
-        let mut look_ns = begin_ns.saturating_add(least_ns + REST_NS);
-        while look_ns < end_ns {
-            let found_ns = self.playlist.seek(&[self.leading], look_ns);
+        let left_ns = end_ns.saturating_sub(self.look_ns);
+        let step_ns = (least_ns / LOOKS).max(left_ns / (LOOKS * SEGMENTS));
+        // One look tells that there are no key frames: encoders may make none after the first one.
+        let last_ns = self.playlist.seek(&[self.leading], end_ns.saturating_sub(1));
+        while self.look_ns < end_ns && last_ns >= self.open_ns().saturating_add(least_ns) {
+            let found_ns = self.playlist.seek(&[self.leading], self.look_ns);
             if found_ns >= self.open_ns().saturating_add(least_ns) && found_ns < end_ns {
                 self.cuts_ns.push(found_ns);
-                look_ns = found_ns.saturating_add(least_ns + REST_NS);
+                self.look_ns = found_ns.saturating_add(least_ns + REST_NS);
             } else {
-                look_ns = look_ns.saturating_add(step_ns);
+                self.look_ns = self.look_ns.saturating_add(step_ns);
             }
         }
+        let steps = end_ns.saturating_sub(self.look_ns).div_ceil(step_ns);
+        self.look_ns = self.look_ns.saturating_add(steps.saturating_mul(step_ns));
         if self.edge.is_none() {
             self.cuts_ns.push(end_ns);
         }
@@ -286,5 +299,33 @@ impl Film {
     pub(crate) fn bits_per_second(&self, tracks: &[&FilmTrack]) -> u64 {
         let rates = tracks.iter().filter_map(|track| self.media_track(track.number).bits_per_second());
         rates.fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_media::Growing;
+    use forebay_testkit::films::Folder;
+
+    use super::*;
+
+    #[test]
+    fn where_no_key_frame_was_found_none_is_looked_for_again() {
+        let Some(folder) = Folder::new("where_no_key_frame_was_found_none_is_looked_for_again") else {
+            return;
+        };
+        let one_key_frame = "-c:v libx264 -bf 0 -g 9999 -keyint_min 9999 -sc_threshold 0 -live 1";
+        let path = folder.encode(20, one_key_frame, "a.mkv");
+        let media = || Arc::new(Media::open(&path).expect("a film"));
+        let growing = Arc::new(Growing::new(media(), Stage::Following, None));
+        let playlist = Arc::new(Playlist::growing(growing.clone()).expect("a playlist"));
+        let film = Film::new(&playlist, |_| None).expect("a film");
+        let at_ns = film.edge.as_ref().expect("it is being recorded").at_ns;
+        assert!(film.cuts_ns.len() == 1 && at_ns > 19 * SECOND_NS, "{:?} {at_ns}", film.cuts_ns);
+        assert!((at_ns..at_ns + SEGMENT_NS).contains(&film.look_ns), "{} {at_ns}", film.look_ns);
+        growing.put(media(), Stage::Following);
+        assert!(film.has_grown());
+        let grown = film.grown().expect("another index");
+        assert!(!grown.has_grown() && grown.look_ns == film.look_ns);
     }
 }

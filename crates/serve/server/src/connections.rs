@@ -99,6 +99,11 @@ impl Connections {
     }
 
     #[cfg(test)]
+    pub fn newest_id(&self) -> ConnectionId {
+        ConnectionId(self.last_id)
+    }
+
+    #[cfg(test)]
     pub fn newest(&mut self) -> Option<&mut Connection> {
         self.open.get_mut(&ConnectionId(self.last_id))
     }

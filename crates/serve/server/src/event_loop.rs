@@ -269,6 +269,7 @@ impl Serving {
             self.break_off(id);
             self.tend(id);
         }
+        self.refuse_overdue(now_ns);
         self.control.sweep();
         self.forget_blocked();
     }

@@ -102,7 +102,10 @@ impl Readers {
         }
         for _ in 0..lookups::THREADS {
             start("lookup", |shared| {
-                shared.lookups.run(&shared.catalog, |done| shared.finish(&mut vec![Done::Lookup(done)]))
+                shared.lookups.run(
+                    |lookup| lookups::look(&shared.catalog, lookup),
+                    |done| shared.finish(&mut vec![Done::Lookup(done)]),
+                )
             })?;
         }
         for _ in 0..count {

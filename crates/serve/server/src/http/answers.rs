@@ -8,7 +8,7 @@ use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::server::{ConnectionId, QuestionId};
 
 use super::download::{self, Download, Extent};
-use super::films::Screened;
+use super::films::{Due, Found, PATIENCE_NS, Screened};
 use super::listing::{self, Listing, Place};
 use super::lookups::{Looked, Lookup};
 use super::ranges::Wanted;
@@ -46,9 +46,10 @@ impl Serving {
             },
             Route::Film { path, query, what } => {
                 let has_to_be_fresh = !matches!(what, What::Init(_) | What::Segment(..) | What::Part(..));
-                match self.web.films.get(path, query, has_to_be_fresh, now_ns) {
-                    Some(screened) => self.show_film(id, &asked, &screened),
-                    None => self.ask_to_open(id, asked),
+                match self.web.films.find(&(path.clone(), query.clone()), has_to_be_fresh, now_ns) {
+                    Found::Film(screened) => self.show_film(id, &asked, &screened),
+                    Found::Grown => self.await_more(id, &asked),
+                    Found::Nothing => self.ask_to_open(id, asked),
                 }
             }
         }
@@ -101,7 +102,7 @@ impl Serving {
     fn screen(&mut self, id: ConnectionId, opened: Arc<Opened>) {
         let Some(asked) = self.take_asked(id) else { return };
         let Route::Film { path, query, .. } = &asked.route else { return };
-        match self.web.films.renew(path, query, &opened, clock::now_ns()) {
+        match self.web.films.renew(&(path.clone(), query.clone()), &opened, clock::now_ns()) {
             Some(screened) => self.show_film(id, &asked, &screened),
             None => {
                 self.set_state(id, State::Asking(Box::new(asked)));
@@ -131,14 +132,72 @@ impl Serving {
             Looked::Film(id, opened, film) => {
                 let Some(asked) = self.take_asked(id) else { return };
                 let screened = Screened { opened, film };
+                let mut waiting = Vec::new();
                 if let Route::Film { path, query, .. } = &asked.route {
-                    self.web.films.insert(path.clone(), query.clone(), screened.clone(), now_ns);
+                    let name = (path.clone(), query.clone());
+                    waiting = self.web.films.insert(name, screened.clone(), now_ns);
                 }
                 self.show_film(id, &asked, &screened);
                 self.go_on_http(id);
                 self.tend(id);
+                self.serve_again(waiting);
+            }
+            Looked::Growth(name, before, grown) => {
+                let grown = self.web.films.put_grown(&name, &before, grown, now_ns);
+                let Some((screened, waiting)) = grown else { return };
+                // They are shown this film, even if it has grown further meanwhile.
+                for id in waiting {
+                    if let Some(asked) = self.take_asked(id) {
+                        self.show_film(id, &asked, &screened);
+                    }
+                    self.go_on_http(id);
+                    self.tend(id);
+                }
+            }
+            Looked::Nothing(lookup) => {
+                let what = match &lookup {
+                    Lookup::List => "the folders",
+                    Lookup::Film(_, opened) => &opened.path,
+                    Lookup::Growth((path, _), _) => path,
+                };
+                let sentence = format!("{what}: a look at it broke off, which is a fault of the server");
+                self.log.say(now_ns, &sentence);
+                let waiting = match lookup {
+                    Lookup::List => std::mem::take(&mut self.web.list_waiters),
+                    Lookup::Film(id, _) => vec![id],
+                    Lookup::Growth(name, film) => self.web.films.forget(&name, &film),
+                };
+                self.refuse(waiting, &Response::refusal(500, "the server failed to look at it"));
             }
         }
+    }
+
+    /// Takes the requests of connections as if they had just come.
+    pub(super) fn serve_again(&mut self, all: Vec<ConnectionId>) {
+        for id in all {
+            if let Some(asked) = self.take_asked(id) {
+                self.serve_route(id, asked);
+            }
+            self.go_on_http(id);
+            self.tend(id);
+        }
+    }
+
+    /// Answers connections that wait for something that does not come.
+    fn refuse(&mut self, all: Vec<ConnectionId>, response: &Response) {
+        for id in all {
+            if let Some(asked) = self.take_asked(id) {
+                self.respond(id, &asked.received, response);
+            }
+            self.go_on_http(id);
+            self.tend(id);
+        }
+    }
+
+    /// Answers connections that have waited for too long. They end, so that a late answer is not taken for that of another request.
+    pub(crate) fn refuse_overdue(&mut self, now_ns: u64) {
+        let overdue = self.web.overdue(now_ns);
+        self.refuse(overdue, &busy("it takes too long to find that out"));
     }
 
     fn show_list(&mut self, id: ConnectionId, asked: &Asked, listing: &Listing) {
@@ -233,24 +292,20 @@ impl Serving {
 
     /// Has a request wait for what is recorded next.
     fn await_more(&mut self, id: ConnectionId, asked: &Asked) {
-        let until_ns = self.web.recordings.wait(id, clock::now_ns());
-        let waits_until_ns = asked.waits_until_ns.or(Some(until_ns));
-        self.set_state(id, State::Asking(Box::new(Asked { waits_until_ns, ..asked.clone() })));
+        let Route::Film { path, query, .. } = &asked.route else { return };
+        let now_ns = clock::now_ns();
+        let until_ns = asked.waits_until_ns.unwrap_or(now_ns + PATIENCE_NS);
+        let asked = Asked { waits_until_ns: Some(until_ns), ..asked.clone() };
+        let lookup = self.web.films.wait(&(path.clone(), query.clone()), id, until_ns, now_ns);
+        self.set_state(id, State::Asking(Box::new(asked)));
+        lookup.into_iter().for_each(|lookup| self.readers.look_up(lookup));
     }
 
-    /// Answers requests whose films have been recorded further, or that have waited for long.
+    /// Has films looked at that have been recorded further, and answers requests that have waited for long.
     pub(crate) fn look_at_recordings(&mut self, now_ns: u64) {
-        while let Some(id) = self.web.recordings.take_due(now_ns) {
-            let Some(asked) = self.take_asked(id) else { continue };
-            if asked.waits_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
-                let response = busy("nothing more has been recorded for a while");
-                self.respond(id, &asked.received, &response);
-            } else {
-                self.serve_route(id, asked);
-            }
-            self.go_on_http(id);
-            self.tend(id);
-        }
+        let Due { lookups, over } = self.web.films.take_due(now_ns);
+        lookups.into_iter().for_each(|lookup| self.readers.look_up(lookup));
+        self.refuse(over, &busy("nothing more has been recorded for a while"));
     }
 
     /// Where the server is, as a client knows it.

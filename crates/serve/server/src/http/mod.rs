@@ -21,7 +21,6 @@ pub(crate) mod listing;
 pub(crate) mod lookups;
 mod pages;
 mod ranges;
-mod recordings;
 pub(crate) mod request;
 pub(crate) mod response;
 mod route;
@@ -37,7 +36,6 @@ use forebay_rtsp::server::{Admitted, ConnectionId, Purpose, QuestionId};
 use self::download::Download;
 use self::films::Films;
 use self::listing::Listing;
-use self::recordings::Recordings;
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
 use self::response::Response;
 use self::route::Route;
@@ -49,6 +47,8 @@ use crate::readers::{Destination, Filling, Reading};
 
 /// How long a client may take for a request, or for what it was sent, without any progress.
 const PATIENCE_NS: u64 = 60 * SECOND_NS;
+/// How long it may take to find out what is answered: a large file is read from end to end for that.
+const ASKING_NS: u64 = 600 * SECOND_NS;
 /// The part of the memory for buffers that bodies of lists and playlists may have beside it.
 const BODIES_PARTS: u64 = 8;
 /// When a client that finds no room may try again, in seconds.
@@ -65,8 +65,6 @@ pub(crate) struct Web {
     /// Connections that wait for a file to be opened.
     questions: HashMap<QuestionId, ConnectionId>,
     films: Films,
-    /// Connections that wait for what is recorded next.
-    recordings: Recordings,
     listing: Option<(Arc<Listing>, u64)>,
     /// Connections that wait for the list.
     list_waiters: Vec<ConnectionId>,
@@ -140,7 +138,7 @@ impl Web {
 
     /// When something is to be done next.
     pub fn due_ns(&self) -> Option<u64> {
-        self.recordings.due_ns()
+        self.films.due_ns()
     }
 
     /// Forgets what is not used, and returns connections whose clients make no progress.
@@ -155,6 +153,14 @@ impl Web {
             !is_ours && now_ns.saturating_sub(talk.progress_ns) > PATIENCE_NS
         };
         self.connections.iter().filter(|(_, talk)| is_stuck(talk)).map(|(id, _)| *id).collect()
+    }
+
+    /// Connections whose clients have waited for an answer for too long.
+    fn overdue(&self, now_ns: u64) -> Vec<ConnectionId> {
+        let is_overdue = |talk: &Talk| {
+            matches!(talk.state, State::Asking(_)) && now_ns.saturating_sub(talk.progress_ns) > ASKING_NS
+        };
+        self.connections.iter().filter(|(_, talk)| is_overdue(talk)).map(|(id, _)| *id).collect()
     }
 }
 
@@ -201,7 +207,9 @@ impl Serving {
 
     /// Forgets what was found out before folders and users changed, and breaks off segments that may not be watched any more.
     pub(crate) fn forget_web(&mut self) {
+        let waiting = self.web.films.take_waiting();
         (self.web.films, self.web.listing) = (Films::default(), None);
+        self.serve_again(waiting);
         let is_over = |talk: &Talk| match &talk.state {
             State::Segment(download, asked) => !self.may_go_on(asked.user.as_deref(), &download.opened),
             _ => false,
