@@ -116,6 +116,7 @@ files! {
 }
 
 guests! {
+    threads_that_wait_may_be_confined: "confined_threads";
     a_shared_file_mapping_is_counted_once: "map_shared_file";
     memory_shared_with_a_child_is_counted_once: "map_shared_child";
     system_v_shared_memory_is_counted_once: "sysv_shm";

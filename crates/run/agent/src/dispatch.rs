@@ -125,7 +125,9 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                     original::end_reading();
                 }
                 let result = call.execute();
-                accesses::made(call, class, result);
+                if role::is_original() {
+                    accesses::made(call, class, result);
+                }
                 result
             }
             Class::Fork => fork_call(call),
@@ -263,7 +265,8 @@ unsafe fn path_opening_call(call: &Call, class: Class) -> isize {
     // SAFETY: the caller's.
     let result = process::opened(unsafe { original::look_up(call, class) });
     // SAFETY: the kernel has just made the call.
-    if result >= 0 && unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0 {
+    if result >= 0 && role::is_original() && unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0
+    {
         original::disable_everywhere(Off::Direct);
     }
     result
@@ -314,6 +317,9 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
         unforked::before(call);
         let before = ticks();
         let result = call.execute();
+        if role::current() == role::OFF {
+            return result;
+        }
         unforked::after(call, result);
         accesses::made(call, class, result);
         let slow = ticks().wrapping_sub(before) > timing::stall_ticks_min();

@@ -21,7 +21,7 @@ use forebay_sigsafe::errno;
 
 use crate::call::Call;
 use crate::calls::{self, Class};
-use crate::{accesses, dispatch, original, role, timing};
+use crate::{dispatch, original, role, timing};
 
 /// What the stub of a site has to know.
 #[repr(C)]
@@ -94,8 +94,7 @@ extern "C" fn clone3_failed() -> bool {
 /// A read that was made, with this result, and during which the thread left its processor.
 extern "C" fn made(call: &Call, result: isize) -> isize {
     // SAFETY: the registers are those of a system call that the program has just made.
-    unsafe { accesses::read(call, result) };
-    original::on_untimed_read(call, call.arguments[0]);
+    unsafe { original::on_untimed_read(call, call.arguments[0], result) };
     result
 }
 

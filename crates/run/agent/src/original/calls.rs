@@ -1,4 +1,7 @@
 //! Calls of the program that the original looks at: they may wait for a device, or matter to a speculation.
+//!
+//! While a thread waits in a call, another one may confine all threads (seccomp's `TSYNC`), and so turn the agent off. From then on a
+//! call of the agent's own may end the program. So the role is looked at again after each call that may wait.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -28,17 +31,27 @@ pub unsafe fn read(call: &Call, descriptor: usize) -> isize {
     }
     // SAFETY: the caller's.
     let (result, left) = unsafe { timing::execute(call) };
-    // SAFETY: the call has just been made.
-    unsafe { accesses::read(call, result) };
     if left {
-        on_untimed_read(call, descriptor);
+        // SAFETY: the call has just been made.
+        unsafe { on_untimed_read(call, descriptor, result) };
+    } else {
+        // SAFETY: above.
+        unsafe { accesses::read(call, result) };
     }
     result
 }
 
 /// A read was not timed, and the thread left its processor.
+///
+/// # Safety
+/// The call has just been made, with this result.
 #[cold]
-pub fn on_untimed_read(call: &Call, descriptor: usize) {
+pub unsafe fn on_untimed_read(call: &Call, descriptor: usize, result: isize) {
+    if !role::is_original() {
+        return;
+    }
+    // SAFETY: the caller's.
+    unsafe { accesses::read(call, result) };
     if let Some(device) = file_device(descriptor) {
         let is_given_up = given_up::on(device);
         if !passes_over(None, is_given_up) {
@@ -69,6 +82,9 @@ unsafe fn read_timed(call: &Call, descriptor: usize) -> isize {
     }
     // SAFETY: the caller's.
     let (result, slow) = unsafe { timing::execute_timed(call) };
+    if !role::is_original() {
+        return result;
+    }
     // SAFETY: the call has just been made.
     unsafe { accesses::read(call, result) };
     if slow.is_some()
@@ -118,6 +134,9 @@ pub unsafe fn look_up(call: &Call, class: Class) -> isize {
     }
     // SAFETY: the caller's.
     let (result, left) = unsafe { timing::execute(call) };
+    if !role::is_original() {
+        return result;
+    }
     // SAFETY: the call has just been made.
     unsafe { accesses::looked_up(call, class, result) };
     if left {
@@ -156,6 +175,9 @@ unsafe fn look_up_timed(call: &Call, class: Class) -> isize {
         // SAFETY: the caller's.
         None => unsafe { timing::execute_timed(call) },
     };
+    if !role::is_original() {
+        return result;
+    }
     // SAFETY: the call has just been made.
     unsafe { accesses::looked_up(call, class, result) };
     // SAFETY: the call has just been made.
@@ -288,8 +310,9 @@ pub unsafe fn confine(call: &Call) -> isize {
     let command = call.arguments[0] as u32;
     let takes_clock = command == prctl::PR_SET_TSC && call.arguments[1] as u32 == prctl::PR_TSC_SIGSEGV;
     if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP || takes_clock {
-        slow::exclusive(dismiss);
+        // No thread begins with anything from here on, and one that has begun ends it first.
         turn_off(Off::Confined);
+        slow::exclusive(dismiss);
         role::keep_in_children();
     }
     if command == prctl::PR_SET_CHILD_SUBREAPER && call.arguments[1] != 0 {
