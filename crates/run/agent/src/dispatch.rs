@@ -169,11 +169,17 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
 /// # Safety
 /// The program is making `call`.
 unsafe fn fork_call(call: &Call) -> isize {
+    let copies = call.arguments[0] as u32 & n::CLONE_VM == 0;
+    let is_counted = copies && unforked::begin_fork();
     // SAFETY: the caller's.
     let mut result = unsafe { call.execute() };
     while call::is(result, errno::EAGAIN) && makes_room() {
         // SAFETY: the caller's.
         result = unsafe { call.execute() };
+    }
+    // A child has a count of its own.
+    if is_counted && result != 0 {
+        unforked::end_fork();
     }
     result
 }
@@ -225,6 +231,7 @@ unsafe fn lock_call(call: &Call) -> isize {
     if call.number as u32 == n::__NR_flock && held::lock(call.arguments[0]) {
         original::on_lock();
     }
+    unforked::before(call);
     // SAFETY: the caller's.
     let result = unsafe { call.execute() };
     if process::is_vfork_child() {

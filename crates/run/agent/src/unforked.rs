@@ -1,18 +1,24 @@
 //! Memory that the program keeps from its children (`MADV_DONTFORK`), as V8 does with its heap. A speculator needs it.
 //!
 //! The agent takes note of such memory, and lets the kernel copy it while a speculator is forked. What is mapped elsewhere, or
-//! anew, is forgotten before the program can use it.
+//! anew, is forgotten before the program can use it. A fork of the program waits for that of a speculator, and a speculator that
+//! is forked beside one has none of the memory.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
 use crate::call::Call;
+use crate::role;
 
 /// Ranges that can be noted.
 const RANGES: usize = 128;
 const PAGE: usize = 4096;
+/// `shmat` maps over what is there.
+const SHM_REMAP: usize = 0o40000;
+/// How often a fork of the program looks whether the memory is kept from it again.
+const YIELDS_MAX: u32 = 100_000;
 
 /// A range of addresses; empty where its place is free. A thread that changes one leaves it empty meanwhile.
 struct Range {
@@ -20,12 +26,38 @@ struct Range {
     end: AtomicUsize,
 }
 
-static KEPT: [Range; RANGES] =
-    [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; RANGES];
+/// The memory that is kept. A forked child has none of it, and finds this empty: it is on the [page](role::PAGE) that the kernel wipes.
+pub struct Kept {
+    /// Whether there may be any.
+    has_any: AtomicBool,
+    /// Whether the kernel copies it just now.
+    is_shared: AtomicBool,
+    /// Forks of the program that are under way.
+    forks: AtomicU32,
+    ranges: [Range; RANGES],
+}
+
+impl Kept {
+    pub const fn new() -> Self {
+        Self {
+            has_any: AtomicBool::new(false),
+            is_shared: AtomicBool::new(false),
+            forks: AtomicU32::new(0),
+            ranges: [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; RANGES],
+        }
+    }
+
+    fn has_any(&self) -> bool {
+        self.has_any.load(Relaxed)
+    }
+}
+
+fn kept() -> &'static Kept {
+    &role::PAGE.kept
+}
+
 /// Whether all is seen that maps, moves and unmaps memory.
 static IS_SEEN: AtomicBool = AtomicBool::new(false);
-/// Whether there may be any.
-static HAS_ANY: AtomicBool = AtomicBool::new(false);
 
 impl Range {
     fn get(&self) -> (usize, usize) {
@@ -55,12 +87,16 @@ pub fn begin() {
 /// Takes note of a call on memory that is about to be made.
 #[inline(always)]
 pub fn before(call: &Call) {
-    if !HAS_ANY.load(Relaxed) {
+    if !kept().has_any() {
         return;
     }
     let [address, length, third, flags, fifth, _] = call.arguments;
     match call.number as u32 {
         n::__NR_munmap => forget(address, length),
+        n::__NR_brk => forget_end_of_heap(address),
+        // How long the segment is, is not known.
+        n::__NR_shmdt => forget(address, usize::MAX - address),
+        n::__NR_shmat if third & SHM_REMAP != 0 => forget(length & !(PAGE - 1), usize::MAX - length),
         n::__NR_madvise if matches!(third as u32, n::MADV_DOFORK | n::MADV_DONTFORK) => {
             forget(address, length)
         }
@@ -88,8 +124,8 @@ pub fn after(call: &Call, result: isize) {
 #[cold]
 #[inline(never)]
 fn keep(start: usize, end: usize) {
-    HAS_ANY.store(true, Relaxed);
-    if let Some(place) = KEPT.iter().find(|range| range.end.load(Relaxed) == 0) {
+    kept().has_any.store(true, Relaxed);
+    if let Some(place) = kept().ranges.iter().find(|range| range.end.load(Relaxed) == 0) {
         place.set(start, end);
     }
 }
@@ -104,7 +140,7 @@ fn end_of(address: usize, length: usize) -> usize {
 #[inline(never)]
 fn forget(from: usize, length: usize) {
     let to = end_of(from, length);
-    for range in &KEPT {
+    for range in &kept().ranges {
         let (start, end) = range.get();
         if start >= end || end <= from || to <= start {
             continue;
@@ -119,18 +155,65 @@ fn forget(from: usize, length: usize) {
     }
 }
 
-/// Lets the kernel copy all of it.
+/// Forgets what the heap loses when it ends at `end`.
+#[cold]
+#[inline(never)]
+fn forget_end_of_heap(end: usize) {
+    // SAFETY: the call only tells where the heap ends.
+    let now = unsafe { sys!(n::__NR_brk, 0) as usize };
+    if let Some(end) = end.checked_next_multiple_of(PAGE).filter(|end| (1..now).contains(end)) {
+        forget(end, now - end);
+    }
+}
+
+/// Lets the kernel copy all of it, unless the program is forking in another thread: its child shall have none.
 pub fn share() {
-    advise_all(n::MADV_DOFORK);
+    if kept().has_any() {
+        kept().is_shared.store(true, SeqCst);
+        if kept().forks.load(SeqCst) == 0 {
+            advise_all(n::MADV_DOFORK);
+        }
+    }
 }
 
 /// Keeps all of it from children again.
 pub fn keep_back() {
-    advise_all(n::MADV_DONTFORK);
+    if kept().is_shared.load(Relaxed) {
+        advise_all(n::MADV_DONTFORK);
+        kept().is_shared.store(false, SeqCst);
+    }
 }
 
 fn advise_all(advice: u32) {
-    if HAS_ANY.load(Relaxed) {
-        KEPT.iter().for_each(|range| range.advise(advice));
+    kept().ranges.iter().for_each(|range| range.advise(advice));
+}
+
+/// The program is about to fork: waits until all of it is kept back. Whether [`end_fork`] must follow, in the parent.
+#[inline(always)]
+pub fn begin_fork() -> bool {
+    let has_any = kept().has_any();
+    if has_any {
+        wait_until_kept();
     }
+    has_any
+}
+
+#[cold]
+#[inline(never)]
+fn wait_until_kept() {
+    for _ in 0..YIELDS_MAX {
+        kept().forks.fetch_add(1, SeqCst);
+        if !kept().is_shared.load(SeqCst) {
+            return;
+        }
+        kept().forks.fetch_sub(1, SeqCst);
+        // SAFETY: no arguments.
+        let _ = unsafe { sys!(n::__NR_sched_yield) };
+    }
+    kept().forks.fetch_add(1, SeqCst);
+}
+
+/// The fork has been made.
+pub fn end_fork() {
+    kept().forks.fetch_sub(1, SeqCst);
 }
