@@ -1,18 +1,19 @@
 //! Threads of the original that can be told of their page faults: each has a stack for the signal.
 //!
 //! A thread *joins* when it starts, or at a later call that the agent looks at. From then on the supervisor may cause signals.
-//! A thread whose mask has the signal does not join, and one that asks to block it leaves for good.
+//! A thread whose mask has the signal does not join, and one that asks to block it leaves for good. Once the program has an alternate
+//! stack of its own, threads without one are not told either: see [`handler_stack`].
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use forebay_protocol::layout::{WATCHED_THREADS, WatchedThread};
 use forebay_sigsafe::{general as n, sys, thread_pointer};
 
 use crate::call::Call;
 use crate::fault_signal::{self, Blocked};
-use crate::{fault_watch, process, role};
+use crate::{fault_watch, handler_stack, process, role};
 
 const STACK_BYTES: usize = 32 << 10;
 const SS_DISABLE: i32 = 2;
@@ -31,6 +32,10 @@ struct Place {
     thread: AtomicU32,
     /// Its thread pointer, which tells it from the others of the process.
     pointer: AtomicUsize,
+    /// Whether the thread has the stack.
+    is_lent: AtomicBool,
+    /// Whether it could be told of its faults, had it a stack of its own.
+    lacks_stack: AtomicBool,
     stack: Stack,
 }
 
@@ -38,6 +43,8 @@ static PLACES: [Place; WATCHED_THREADS] = [const {
     Place {
         thread: AtomicU32::new(0),
         pointer: AtomicUsize::new(0),
+        is_lent: AtomicBool::new(false),
+        lacks_stack: AtomicBool::new(false),
         stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
     }
 }; WATCHED_THREADS];
@@ -123,8 +130,27 @@ pub fn begin_thread() {
 /// The calling thread joins, unless it has done so or cannot.
 #[inline(always)]
 pub fn join() {
-    if fault_watch::is_on() && place_of(thread_pointer()).is_none() {
+    if !fault_watch::is_on() {
+        return;
+    }
+    if place_of(thread_pointer()).is_none() {
         join_if_possible();
+    } else if handler_stack::has_own() {
+        give_stack_back();
+    }
+}
+
+/// The calling thread has no stack of the agent's from now on.
+#[cold]
+#[inline(never)]
+fn give_stack_back() {
+    let place = place_of(thread_pointer()).and_then(|index| PLACES.get(index));
+    if place.is_some_and(|place| place.is_lent.load(Ordering::Relaxed)) && process::is_own() {
+        leave();
+        let none = SignalStack { address: 0, flags: SS_DISABLE, size: 0 };
+        // SAFETY: the call reads a local. The kernel refuses it while a handler runs on the stack.
+        let is_back = unsafe { sys!(n::__NR_sigaltstack, &raw const none, 0) } == 0;
+        place.inspect(|place| place.is_lent.store(!is_back, Ordering::Relaxed));
     }
 }
 
@@ -161,12 +187,19 @@ fn set_refused(pointer: usize, is_refused: bool) {
 pub fn join_anew() -> bool {
     let Some(threads) = fault_watch::threads() else { return false };
     let Some((place, watched)) = take_place(threads) else { return false };
-    if offer_stack(place) {
-        let number = JOINED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let thread = place.thread.load(Ordering::Relaxed);
-        watched.ready.store(u64::from(number) << 32 | u64::from(thread), Ordering::SeqCst);
+    let has_stack = offer_stack(place);
+    if has_stack {
+        begin(place, watched);
     }
+    place.lacks_stack.store(!has_stack, Ordering::Relaxed);
     true
+}
+
+/// The thread of this place can be told of its faults.
+fn begin(place: &Place, watched: &WatchedThread) {
+    let number = JOINED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    let thread = place.thread.load(Ordering::Relaxed);
+    watched.ready.store(u64::from(number) << 32 | u64::from(thread), Ordering::SeqCst);
 }
 
 /// The calling thread, whose place this is, has a stack for the signal: that of the place, where the program has none for it.
@@ -179,13 +212,17 @@ fn offer_stack(place: &'static Place) -> bool {
             return false;
         }
         let mut stack = stack.assume_init();
-        if stack.flags & SS_DISABLE != 0 {
-            stack = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
-            if sys!(n::__NR_sigaltstack, &raw const stack, 0) < 0 {
+        let own = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
+        if stack.flags & SS_DISABLE != 0 && !handler_stack::has_own() {
+            if sys!(n::__NR_sigaltstack, &raw const own, 0) < 0 {
                 return false;
             }
+            stack = own;
         }
-        let fits = fault_signal::has_room(stack.size);
+        let is_lent = stack.address == place.stack.0.get() as usize;
+        place.is_lent.store(is_lent, Ordering::Relaxed);
+        let is_usable = stack.flags & SS_DISABLE == 0 && !(is_lent && handler_stack::has_own());
+        let fits = is_usable && fault_signal::has_room(stack.size);
         if fits {
             ROOM.fetch_min(stack.size, Ordering::Relaxed);
         }
@@ -204,11 +241,13 @@ pub unsafe fn stack_call(call: &Call) -> isize {
     if result != 0 {
         return result;
     }
+    // SAFETY: what the kernel has just read can be read.
+    let is_enabled = || unsafe { (new as *const SignalStack).read_unaligned() }.flags & SS_DISABLE == 0;
+    if new != 0 && new != old && !handler_stack::has_own() && is_enabled() && !process::is_vfork_child() {
+        handler_stack::on_own();
+    }
     if new != 0 && fault_watch::is_on() && role::is_original() && process::is_own() {
-        let place = place_of(thread_pointer()).and_then(|index| PLACES.get(index));
-        if place.is_some_and(|place| !offer_stack(place)) {
-            leave();
-        }
+        on_new_stack();
     }
     let old = old as *mut SignalStack;
     let is_ours = |address| PLACES.iter().any(|place| place.stack.0.get() as usize == address);
@@ -219,6 +258,18 @@ pub unsafe fn stack_call(call: &Call) -> isize {
         }
     }
     result
+}
+
+/// The calling thread has another stack for signals, or none any more.
+fn on_new_stack() {
+    let Some(index) = place_of(thread_pointer()) else { return };
+    let watched = fault_watch::threads().and_then(|threads| threads.get(index));
+    let (Some(place), Some(watched)) = (PLACES.get(index), watched) else { return };
+    if !offer_stack(place) {
+        leave();
+    } else if place.lacks_stack.swap(false, Ordering::Relaxed) {
+        begin(place, watched);
+    }
 }
 
 /// A place for the calling thread: that which it has, or a free one, or one of a thread that has ended.
@@ -254,6 +305,9 @@ pub fn leave() {
         set_refused(pointer, true);
         return;
     };
+    if let Some(place) = PLACES.get(index) {
+        place.lacks_stack.store(false, Ordering::Relaxed);
+    }
     let Some(watched) = fault_watch::threads().and_then(|threads| threads.get(index)) else { return };
     if watched.ready.swap(0, Ordering::SeqCst) != 0 {
         fault_watch::wait_until(|| watched.open.load(Ordering::SeqCst) == 0);
