@@ -53,21 +53,25 @@ pub fn give_back() {
 /// What `act` gives while neither a speculator of this process nor the executor has anything open. `None` without a session.
 pub fn in_quiet<R>(act: impl FnOnce() -> R) -> Option<R> {
     let header = session::header()?;
-    if spawn::may_be_left() {
-        slow::exclusive(dismiss);
-    }
-    // Those of this process are waited for longer than all others, which are no concern of a process without a slot.
-    if session::slot().is_some() {
-        spawn::wait_for_hints();
-    }
-    // A hint that was held for another one's folder is no job before that one is done.
-    header.quiet_until.store(spawn::quiet_end(header), SeqCst);
-    session::call_in();
-    spawn::wait_for_jobs(header);
-    let given = act();
-    header.quiet_until.store(0, SeqCst);
-    session::ring(header);
-    Some(given)
+    let mut given = None;
+    // Another thread's stall would fork anew, so the slow path is kept until the end.
+    slow::exclusive(|private| {
+        if spawn::may_be_left() {
+            dismiss(private);
+        }
+        // Those of this process are waited for longer than all others, which are no concern of a process without a slot.
+        if session::slot().is_some() {
+            spawn::wait_for_hints();
+        }
+        // A hint that was held for another one's folder is no job before that one is done.
+        header.quiet_until.store(spawn::quiet_end(header), SeqCst);
+        session::call_in();
+        spawn::wait_for_jobs(header);
+        given = Some(act());
+        header.quiet_until.store(0, SeqCst);
+        session::ring(header);
+    });
+    given
 }
 
 /// A program without an agent comes next, which may unmount what the executor has open: it begins nothing for a moment, and opens no
