@@ -117,6 +117,7 @@ files! {
 
 guests! {
     memory_mapped_where_other_memory_was_kept_from_children_is_theirs: "kept_and_mapped_anew";
+    a_spawned_program_has_descriptors_of_its_own: "flock_and_spawn";
     a_file_that_is_mapped_no_more_can_be_sealed: "seals";
     threads_that_wait_may_be_confined: "confined_threads";
     handlers_run_on_the_stack_that_they_run_on_alone: "handler_stacks";

@@ -9,6 +9,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use crate::process;
 use crate::snapshot::DESCRIPTORS;
 
 /// Whether the program has ever locked an open file.
@@ -38,6 +39,11 @@ impl Descriptors {
     /// Whether it is in the set; one that no set can hold may be in any.
     fn has(&self, descriptor: usize) -> bool {
         self.word(descriptor).is_none_or(|(word, bit)| word.load(Relaxed) & bit != 0)
+    }
+
+    /// Whether it can be in the set, and is.
+    fn knows(&self, descriptor: usize) -> bool {
+        self.word(descriptor).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
     }
 
     fn set(&self, descriptor: usize, is_in: bool) {
@@ -71,19 +77,22 @@ pub fn map(descriptor: usize) -> bool {
     LOCKS.load(Relaxed) && LOCKED.has(descriptor) && !MAPS_LOCKED.swap(true, Relaxed)
 }
 
-/// A descriptor is of another file now.
+/// A descriptor is of another file now: not one of a vfork child, whose descriptors are its own.
 #[inline(always)]
 pub fn opened(descriptor: usize) {
-    MAPPED.set(descriptor, false);
-    if LOCKS.load(Relaxed) {
+    let is_known = MAPPED.knows(descriptor) || LOCKS.load(Relaxed) && LOCKED.knows(descriptor);
+    if is_known && !process::is_vfork_child() {
+        MAPPED.set(descriptor, false);
         LOCKED.set(descriptor, false);
     }
 }
 
 /// A descriptor is of the same open file as another one.
 pub fn duplicated(from: usize, to: usize) {
-    MAPPED.set(to, MAPPED.has(from));
-    LOCKED.set(to, LOCKED.has(from));
+    if !process::is_vfork_child() {
+        MAPPED.set(to, MAPPED.has(from));
+        LOCKED.set(to, LOCKED.has(from));
+    }
 }
 
 /// A System V segment was attached.
