@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::num::NonZeroU16;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::de::{Deserializer, Error as _, IntoDeserializer, SeqAccess, Visitor};
@@ -24,10 +26,10 @@ impl<T> Levels<T> {
 }
 
 /// One level may stand without brackets.
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Levels<T> {
+impl<'de, T: Deserialize<'de> + PartialEq> Deserialize<'de> for Levels<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMore<T> {
+        impl<'de, T: Deserialize<'de> + PartialEq> Visitor<'de> for OneOrMore<T> {
             type Value = Levels<T>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,6 +51,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Levels<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Levels<T>, A::Error> {
                 let mut levels = Vec::new();
                 while let Some(level) = list.next_element()? {
+                    if levels.contains(&level) {
+                        return Err(A::Error::custom(format!(
+                            "level {} of this factor is there already; give each level once",
+                            levels.len() + 1
+                        )));
+                    }
                     levels.push(level);
                 }
                 if levels.is_empty() {
@@ -60,6 +68,28 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Levels<T> {
             }
         }
         deserializer.deserialize_any(OneOrMore(PhantomData))
+    }
+}
+
+/// A whole number of at least one: of clients that ask, of files, or of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtLeastOne(NonZeroU16);
+
+impl AtLeastOne {
+    /// The number.
+    #[must_use]
+    pub fn get(self) -> u16 {
+        self.0.get()
+    }
+}
+
+impl FromStr for AtLeastOne {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse()
+            .map(Self)
+            .map_err(|_| format!("'{text}' does not fit; give a whole number from 1 to 65535"))
     }
 }
 
@@ -145,6 +175,9 @@ impl FromStr for Memory {
     }
 }
 
+/// Requests a second that clients can keep to: times between them have to be told, and the requests to be made.
+const RATES: RangeInclusive<f64> = 1e-3..=1e7;
+
 /// How requests are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
@@ -158,9 +191,12 @@ impl FromStr for Rate {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let rate = || text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-        let per_second =
-            || rate().map(Self::PerSecond).ok_or("give requests a second, such as 500, or \"most\"");
+        let rate = || text.parse().ok().filter(|rate| RATES.contains(rate));
+        let per_second = || {
+            rate()
+                .map(Self::PerSecond)
+                .ok_or("give requests a second, from 0.001 to 10000000, such as 500, or \"most\"")
+        };
         if text == "most" { Ok(Self::Most) } else { per_second() }
     }
 }
@@ -175,7 +211,7 @@ macro_rules! deserialize_from_text {
         }
     )*};
 }
-deserialize_from_text!(Amount, Memory, Rate);
+deserialize_from_text!(AtLeastOne, Amount, Memory, Rate);
 
 fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct Text;
@@ -222,7 +258,7 @@ mod tests {
             "64".parse::<Memory>().unwrap_err(),
             "64 is 64 B, with which no server runs; write 64M for mebibytes"
         );
-        for nonsense in ["0", "-5", "inf", "fast"] {
+        for nonsense in ["0", "-5", "inf", "1e-300", "1e300", "fast"] {
             assert!(nonsense.parse::<Rate>().is_err(), "{nonsense}");
         }
     }

@@ -26,7 +26,7 @@ pub use description::{
 };
 pub use elasticity::{Doses, Elasticity, Resource, Speed, binding};
 pub use evidence::{Ceilings, DiskQueue, Evidence, Generator, Misses, Throttled};
-pub use levels::{Amount, Levels, Memory, Rate};
+pub use levels::{Amount, AtLeastOne, Levels, Memory, Rate};
 pub use limit::{Finding, Limit};
 pub use need::{Knee, knee, least};
 pub use shipped::{SHIPPED, Shipped, shipped};

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::experiments::description::{
     Any, Attached, Connections, Description, Router, RouterLayout, RtspServer, Streaming, Web, WebServer,
 };
-use crate::experiments::levels::{Memory, Rate};
+use crate::experiments::levels::{AtLeastOne, Memory, Rate};
 
 /// One server under one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +130,14 @@ pub enum Load {
     },
 }
 
+impl Load {
+    /// Whether a load is one transaction, because it does not say how many it makes.
+    #[must_use]
+    pub fn is_one_transaction(&self) -> bool {
+        matches!(self, Self::Command { transactions_after: None, .. })
+    }
+}
+
 /// What a request has besides its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -180,7 +188,7 @@ impl Description {
     /// The port that the server listens on, where it is given.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
-        self.any.as_ref().and_then(|any| any.port)
+        self.any.as_ref()?.port.map(AtLeastOne::get)
     }
 }
 
@@ -188,7 +196,7 @@ impl Web {
     fn trials(&self) -> Vec<Trial> {
         let mut trials = Vec::new();
         for &document in self.document.iter() {
-            for &clients in self.clients.iter() {
+            for clients in self.clients.iter().map(|clients| clients.get()) {
                 for &rate in self.rate.iter() {
                     for &memory in self.memory.iter() {
                         // The servers come last, so that what is compared is run one after the other.
@@ -225,8 +233,8 @@ impl Streaming {
     fn trials(&self) -> Vec<Trial> {
         let mut trials = Vec::new();
         for &bitrate in self.bitrate.iter() {
-            for &media in self.media.iter() {
-                for &clients in self.clients.iter() {
+            for media in self.media.iter().map(|media| media.get()) {
+                for clients in self.clients.iter().map(|clients| clients.get()) {
                     for &memory in self.memory.iter() {
                         trials.extend(self.servers.iter().map(|&server| {
                             let mut levels = vec![
@@ -280,7 +288,7 @@ impl Any {
     fn trials(&self) -> Vec<Trial> {
         let mut trials = Vec::new();
         for factors in combinations(&self.factors) {
-            for &clients in self.clients.iter() {
+            for clients in self.clients.iter().map(|clients| clients.get()) {
                 for &rate in self.rate.iter() {
                     for &memory in self.memory.iter() {
                         let filled = |line: &[String]| -> Vec<String> {
