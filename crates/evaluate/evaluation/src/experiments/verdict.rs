@@ -152,9 +152,14 @@ impl Verdict {
         );
         verdict.evidence.insert(0, sentence);
         if rates >= AS_MANY {
-            verdict
-                .evidence
-                .insert(1, "so the requests wait for each other, and one goes on at a time".into());
+            let sentence = format!(
+                "so the requests wait for each other, and no more than {fewer:.1} go on at a time: a lock, or a pool of what each \
+                 of them needs"
+            );
+            verdict.evidence.insert(1, sentence);
+            if verdict.limit != Limit::Lock {
+                verdict.name = Some("or pool".to_owned());
+            }
             verdict.limit = Limit::Lock;
             verdict.undecided.clear();
         } else if rates <= HALF_AS_MANY {

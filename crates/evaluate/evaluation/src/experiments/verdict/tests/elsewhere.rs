@@ -112,7 +112,9 @@ fn what_waits_for_an_unknown_thing_is_not_guessed_but_told_from_a_lock() {
     assert_eq!(verdict.limit, Limit::Undecided);
     assert!(verdict.undecided[0].contains("/run/db"), "{verdict:?}");
     let fewer = |requests| Evidence { requests, in_flight: Some(4.0), ..unknown.clone() };
-    assert_eq!(verdict.clone().knowing_fewer_clients(&unknown, &fewer(10_000.0)).limit, Limit::Lock);
+    let bound = verdict.clone().knowing_fewer_clients(&unknown, &fewer(10_000.0));
+    assert_eq!((bound.limit, bound.limit_in_words().as_str()), (Limit::Lock, "lock or pool limits"));
+    assert!(bound.evidence[1].contains("no more than 4.0 go on at a time"), "{bound:?}");
     assert_eq!(verdict.knowing_fewer_clients(&unknown, &fewer(5_000.0)).limit, Limit::Undecided);
 }
 
