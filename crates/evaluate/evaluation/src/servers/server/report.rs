@@ -159,8 +159,10 @@ impl Outcome {
         let measured = |metric: &str| self.cells.iter().any(|cell| cell.median(metric).is_some());
         let shown: Vec<&Column> = columns.iter().filter(|(_, metric, _)| measured(metric)).collect();
         let limit = with_limit.then_some("limit");
-        let head =
-            ["server", "condition"].into_iter().chain(shown.iter().map(|(head, ..)| *head)).chain(limit);
+        let is_of_loads = self.cells.iter().all(|cell| cell.trial.load.is_one_transaction());
+        let named = |head: &str| if is_of_loads { head.replace("request", "load") } else { head.to_owned() };
+        let named: Vec<String> = shown.iter().map(|(head, ..)| named(head)).collect();
+        let head = ["server", "condition"].into_iter().chain(named.iter().map(String::as_str)).chain(limit);
         let rows = self.cells.iter().zip(self.verdicts()).map(|(cell, (verdict, _))| {
             let figures =
                 shown.iter().map(|(_, metric, show)| cell.median(metric).map_or_else(|| "-".into(), show));
@@ -250,7 +252,7 @@ fn of_hundred(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::experiments::{Evidence, Threads};
+    use crate::experiments::{Evidence, Load, Threads};
 
     use super::*;
     use crate::servers::server::Options;
@@ -282,6 +284,20 @@ mod tests {
             .collect();
         cells[0].with_all_memory = Some(run(requests_with_all, 0.0));
         Outcome { title: String::new(), cells, stopped: None, costs: None }
+    }
+
+    #[test]
+    fn a_load_that_does_not_say_what_it_makes_is_counted_in_loads() {
+        let head = |transactions_after: Option<&str>| {
+            let mut outcome = outcome(40e3);
+            for cell in &mut outcome.cells {
+                let transactions_after = transactions_after.map(str::to_owned);
+                cell.trial.load = Load::Command { arguments: vec![], transactions_after, p99_after: None };
+            }
+            let table = outcome.table();
+            (table.contains("loads/s"), table.contains("requests/s"))
+        };
+        assert_eq!((head(None), head(Some("rate:"))), ((true, false), (false, true)));
     }
 
     #[test]
