@@ -32,8 +32,33 @@ impl<'a> Steps<'a> {
         self.begin(doing);
     }
 
-    /// Tells that the last step has ended.
-    pub(crate) fn end(self) {
-        (self.progress)(Progress { share: 1.0, doing: "done".to_owned() });
+    /// Tells that all steps are done, or that the last one was the last for another reason.
+    pub(crate) fn end<T, E>(self, ended: &Result<T, E>) {
+        let begun_before = self.begun.saturating_sub(1) as f64;
+        let (share, doing) = match ended {
+            Ok(_) => (1.0, "done"),
+            Err(_) => (begun_before / self.total.max(1) as f64, "stopped"),
+        };
+        (self.progress)(Progress { share, doing: doing.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stopped_is_not_done() {
+        let last = |ended: Result<(), ()>| {
+            let mut last = None;
+            let mut tell = |progress| last = Some(progress);
+            let mut steps = Steps::new(4, &mut tell);
+            steps.begin("one");
+            steps.begin("two");
+            steps.end(&ended);
+            last.map(|progress| (progress.share, progress.doing))
+        };
+        assert_eq!(last(Err(())), Some((0.25, "stopped".to_owned())));
+        assert_eq!(last(Ok(())), Some((1.0, "done".to_owned())));
     }
 }

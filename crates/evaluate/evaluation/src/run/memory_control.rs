@@ -212,7 +212,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         measured.extend(any.then_some(trial.measured));
         all
     });
-    steps.end();
+    steps.end(&all);
     let (measured, stopped) = as_far_as_it_went(measured, all)?;
     Ok(Outcome { profile: options.profile, measured, stopped })
 }

@@ -194,7 +194,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         cases.extend(Some(case).filter(|case| !case.without_s.values().is_empty()));
         ended
     });
-    steps.end();
+    steps.end(&ended);
     let stopped = kept(ended, !cases.is_empty())?;
     Ok(Outcome { cases, skipped, stopped })
 }

@@ -106,7 +106,7 @@ pub(crate) fn measure(
         measured.extend(any.then(|| comparison.finish()));
         all
     });
-    steps.end();
+    steps.end(&all);
     let (measured, stopped) = as_far_as_it_went(measured, all)?;
     Ok(Outcome { profile: options.profile, measured, stopped })
 }

@@ -202,7 +202,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         usize::from(options.runs) * (outcome.cells.len() + options.rates.len()) + options.rates.len();
     let mut steps = Steps::new(passes, progress);
     let stopped = measure(options, &interrupt, &mut outcome, &mut steps);
-    steps.end();
+    steps.end(&stopped);
     outcome.stopped = stopped.err();
     outcome.cells.retain(|cell| !cell.runs.is_empty() || !cell.held.is_empty() || cell.trouble.is_some());
     if outcome.cells.iter().any(|cell| !cell.runs.is_empty() || !cell.held.is_empty()) {

@@ -141,7 +141,7 @@ fn measure(options: &Options, limits: Limits, progress: &mut dyn FnMut(Progress)
         }
         curves.extend(pair.into_iter().filter(|curve| !curve.points.is_empty()));
     }
-    steps.end();
+    steps.end(&interrupt.check());
     let stopped = kept(interrupt.check(), !curves.is_empty())?;
     Ok(Outcome { curves, refused, limits, stopped })
 }

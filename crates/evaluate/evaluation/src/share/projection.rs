@@ -117,7 +117,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         programs.push(projected);
         ended
     });
-    steps.end();
+    steps.end(&ended);
     let stopped = kept(ended, !programs.is_empty())?;
     Ok(Outcome { costs: calibration.costs, programs, stopped })
 }

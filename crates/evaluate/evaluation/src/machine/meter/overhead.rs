@@ -149,7 +149,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         Ok(())
     };
     let ended = measure();
-    steps.end();
+    steps.end(&ended);
     outcome.stopped = kept(ended, !outcome.with.values().is_empty() && !outcome.without.values().is_empty())?;
     Ok(outcome)
 }

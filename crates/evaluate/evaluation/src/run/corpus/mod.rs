@@ -121,7 +121,7 @@ pub fn run(
             }
         }
     }
-    steps.end();
+    steps.end(&outcome.stopped.as_ref().map_or(Ok(()), Err));
     match outcome.stopped.take() {
         Some(why) if outcome.measured.is_empty() => Err(why),
         stopped => Ok(Outcome { stopped, ..outcome }),

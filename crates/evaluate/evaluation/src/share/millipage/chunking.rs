@@ -82,7 +82,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         Ok(())
     };
     let ended = measure();
-    steps.end();
+    steps.end(&ended);
     levels.retain(|level| level.measured.get("elapsed").is_some());
     let stopped = kept(ended, !levels.is_empty())?;
     Ok(Outcome { transport: setting.transport.clone(), molecules: side * side * side, levels, stopped })

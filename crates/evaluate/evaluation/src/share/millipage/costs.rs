@@ -93,7 +93,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         Ok(())
     };
     let ended = measure();
-    steps.end();
+    steps.end(&ended);
     let stopped = kept(ended, !cases.is_empty())?;
     Ok(Outcome { cases, stopped })
 }

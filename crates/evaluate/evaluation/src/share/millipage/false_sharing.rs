@@ -90,7 +90,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         Ok(())
     };
     let ended = measure();
-    steps.end();
+    steps.end(&ended);
     paces.retain(Pace::is_measured);
     let stopped = kept(ended, !paces.is_empty())?;
     Ok(Outcome { transport: setting.transport.clone(), paces, stopped })

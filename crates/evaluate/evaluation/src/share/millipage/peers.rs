@@ -97,7 +97,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         Ok(())
     };
     let ended = measure();
-    steps.end();
+    steps.end(&ended);
     pairs.retain(|pair| !pair.mpi_s.values().is_empty());
     let stopped = kept(ended, !pairs.is_empty())?;
     Ok(Outcome { transport: setting.transport.clone(), pairs, stopped })

@@ -176,7 +176,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         Ok(())
     };
     let ended = measure();
-    steps.end();
+    steps.end(&ended);
     all.iter_mut().for_each(|compared| compared.sides.retain(|side| !side.elapsed_s.values().is_empty()));
     all.retain(|compared| !compared.two_sequential_s.values().is_empty());
     let stopped = kept(ended, !all.is_empty())?;
