@@ -33,7 +33,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A program of the experiment ended with a status that its work does not explain.
-    #[error("{command} ended with {status}: {stderr}")]
+    #[error("{command} ended with {status}{}", quoted(stderr))]
     Failed {
         /// The command line, shortened.
         command: String,
@@ -44,8 +44,8 @@ pub enum Error {
     },
     /// A server ended as if all was well, or left its work to another process.
     #[error(
-        "{command} ended with exit status 0, and a server goes on: give it the option that keeps it in the foreground. \
-         It said: {said}"
+        "{command} ended with exit status 0{}; a server goes on: give it the option that keeps it in the foreground",
+        quoted(said)
     )]
     Background {
         /// The command line, shortened.
@@ -110,12 +110,12 @@ pub enum Error {
     #[error(transparent)]
     Description(#[from] crate::experiments::Error),
     /// A server was started and did not take connections in time.
-    #[error("{command} did not listen on {address} within {limit:?}: {stderr}")]
+    #[error("{command} did not listen on {} within {limit:?}{}", listed(addresses), quoted(stderr))]
     Unready {
         /// The command line, shortened.
         command: String,
-        /// Where it was to listen.
-        address: SocketAddr,
+        /// Where it was to listen: at one of them.
+        addresses: Vec<SocketAddr>,
         /// The time it had.
         limit: Duration,
         /// The end of what it wrote.
@@ -131,6 +131,17 @@ pub enum Error {
         port: u16,
         /// The system's answer.
         source: io::Error,
+    },
+    /// The server that is measured does not answer.
+    #[error(
+        "{address} is answered by {owner}, and not by the server that is measured; give the address of that server, or measure \
+         the other one"
+    )]
+    AnotherAnswers {
+        /// Where requests are made.
+        address: SocketAddr,
+        /// What listens there.
+        owner: String,
     },
     /// There is no port left for a server.
     #[error("no free port was found: {source}")]
@@ -176,6 +187,15 @@ pub enum Error {
     /// SIGINT, SIGTERM or SIGHUP came.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// What a program said, behind a sentence about it.
+pub(crate) fn quoted(said: &str) -> String {
+    if said.is_empty() { " and said nothing".to_owned() } else { format!(": {said}") }
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 impl Error {

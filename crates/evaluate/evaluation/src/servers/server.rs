@@ -14,6 +14,7 @@ mod measure;
 mod meters;
 mod need;
 mod observer;
+mod owner;
 mod pages;
 mod predicted;
 pub(crate) mod process;
@@ -150,7 +151,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     };
     leave_out_missing(&mut outcome.cells);
     for cell in &outcome.cells {
-        check_installed(&cell.trial)?;
+        check_installed(description, &cell.trial)?;
     }
     if options.simulate {
         simulation::valgrind()?;
@@ -163,7 +164,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         experiment.compare_with_fewer_clients(&mut outcome.cells, &mut steps)?;
         experiment.account_for_misses(&mut outcome.cells, options.simulate, ceilings, &mut steps)
     });
-    steps.end();
+    steps.end(&stopped);
     outcome.stopped = stopped.err();
     outcome.cells.retain(|cell| !cell.runs.is_empty());
     match outcome.stopped {
@@ -181,7 +182,7 @@ fn leave_out_missing(cells: &mut Vec<Cell>) {
 }
 
 /// Says what is missing before anything is measured.
-fn check_installed(trial: &Trial) -> Result<(), Error> {
+fn check_installed(description: &Description, trial: &Trial) -> Result<(), Error> {
     if let Server::Web(server) = &trial.server {
         web::program(*server)?;
     }
@@ -205,6 +206,7 @@ fn check_installed(trial: &Trial) -> Result<(), Error> {
             Server::Command(line) => line.first(),
             _ => None,
         },
+        description.ready().and_then(<[String]>::first),
         match &trial.load {
             Load::Command { arguments, .. } => arguments.first(),
             _ => None,

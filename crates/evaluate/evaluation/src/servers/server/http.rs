@@ -56,9 +56,34 @@ pub(super) enum Failure {
 pub(super) fn url(text: &str) -> Result<Uri, String> {
     let uri = text.parse::<Uri>().ok();
     let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some());
-    uri.ok_or_else(|| {
+    let uri = uri.ok_or_else(|| {
         format!("'{text}' is no address for clients of forebay; give http://HOST:PORT/PATH or https://HOST:PORT/PATH")
-    })
+    })?;
+    let written = uri.authority().map_or("", |authority| authority.as_str());
+    let behind_host = written.rsplit(['@', ']']).next().and_then(|end| end.split_once(':'));
+    match behind_host {
+        Some((_, port)) if uri.port_u16().is_none_or(|port| port == 0) => {
+            Err(format!("'{text}' has the port '{port}'; give one from 1 to 65535"))
+        }
+        _ => Ok(uri),
+    }
+}
+
+/// The port of a URL, its own or that of its scheme.
+pub(super) fn port(url: &Uri) -> u16 {
+    url.port_u16().unwrap_or(if url.scheme_str() == Some("https") { 443 } else { 80 })
+}
+
+/// All addresses of the host of a URL, at least one.
+pub(super) fn addresses(url: &Uri) -> Result<Vec<SocketAddr>, String> {
+    let name = name(url);
+    let found: Vec<SocketAddr> = (name, port(url)).to_socket_addrs().into_iter().flatten().collect();
+    if found.is_empty() { Err(format!("the host {name} has no address")) } else { Ok(found) }
+}
+
+/// The host of a URL, without the brackets of a number.
+fn name(url: &Uri) -> &str {
+    url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
 }
 
 /// A sentence where no such requests can be made.
@@ -71,18 +96,20 @@ impl Site {
     /// The site of a URL, by the first of its addresses that takes connections.
     pub(super) fn of(url: &Uri) -> Result<Self, String> {
         let host = url.host().unwrap_or_default();
-        let is_tls = url.scheme_str() == Some("https");
-        let port = url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let name = host.trim_start_matches('[').trim_end_matches(']');
-        let found: Vec<SocketAddr> = (name, port).to_socket_addrs().into_iter().flatten().collect();
-        let first = found.first().ok_or_else(|| format!("the host {name} has no address"))?;
-        let address = match found.len() {
-            1 => *first,
-            _ => Blocking::connect(&found[..]).and_then(|stream| stream.peer_addr()).unwrap_or(*first),
+        let found = addresses(url)?;
+        let address = match found[..] {
+            [one] => one,
+            _ => Blocking::connect(&found[..]).and_then(|stream| stream.peer_addr()).unwrap_or(found[0]),
         };
-        let tls = if is_tls { Some((tls::connector(), tls::name(name)?)) } else { None };
+        let is_tls = url.scheme_str() == Some("https");
+        let tls = if is_tls { Some((tls::connector(), tls::name(name(url))?)) } else { None };
         let authority = url.port_u16().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         Ok(Self { address, authority, tls })
+    }
+
+    /// Where connections go.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The request for `path`, as `asked`.
@@ -222,7 +249,7 @@ impl From<io::Error> for Failure {
 impl From<hyper::Error> for Failure {
     fn from(error: hyper::Error) -> Self {
         if error.is_parse() {
-            return Self::NotHttp(format!("the answer is no HTTP/1.1 ({error})"));
+            return Self::NotHttp(format!("the answer cannot be read as HTTP/1.1 ({error})"));
         }
         if error.is_incomplete_message() || error.is_canceled() {
             return Self::Broken(CLOSED.to_owned());
@@ -253,6 +280,11 @@ mod tests {
         assert_eq!(of("https://127.0.0.1"), ("127.0.0.1:443".into(), "127.0.0.1".into()));
         for nonsense in ["", "127.0.0.1", "ftp://127.0.0.1/", "http://", "/index.html", "http://a b/"] {
             assert!(url(nonsense).unwrap_err().contains("give http://"), "{nonsense}");
+        }
+        for (nonsense, port) in
+            [("http://a:0/", "'0'"), ("http://u@[::1]:99999", "'99999'"), ("http://a:/", "''")]
+        {
+            assert!(url(nonsense).unwrap_err().contains(&format!("has the port {port}")), "{nonsense}");
         }
     }
 

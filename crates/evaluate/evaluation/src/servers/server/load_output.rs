@@ -1,44 +1,80 @@
 //! The number, or the time, behind a label in what a load's command prints.
 
-/// The number behind `label`, on the same line. Of several such lines, the first with a number counts.
-pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
+/// The rate behind `label`, on the same line. Of several such lines, the first with a number counts. `None` where there is none,
+/// and a sentence where it is no rate.
+pub(super) fn rate_after(text: &str, label: &str) -> Result<Option<f64>, String> {
+    let Some((number, rest)) = behind(text, label) else { return Ok(None) };
+    let rate = number * multiple(rest);
+    if rate > 0.0 { Ok(Some(rate)) } else { Err(format!("a rate of {rate}, and a rate is above 0")) }
+}
+
+/// The time behind `label` in seconds, on the same line: `1.5ms`, `230 us`, `1m30.5s` or `0.002`. `None` where there is none, and
+/// a sentence where it is no time.
+pub(super) fn time_after(text: &str, label: &str) -> Result<Option<f64>, String> {
+    let Some((mut number, mut rest)) = behind(text, label) else { return Ok(None) };
+    if number < 0.0 {
+        return Err(format!("a time of {number}, and no time is below 0"));
+    }
+    let mut seconds = 0.0;
+    loop {
+        let trimmed = rest.trim_start();
+        let (unit, after) =
+            trimmed.split_at(trimmed.find(|char: char| !char.is_alphabetic()).unwrap_or(trimmed.len()));
+        seconds += number * unit_s(unit)?;
+        // As Go writes it, the next part begins behind the unit.
+        if unit.is_empty() || !after.starts_with(|char: char| char.is_ascii_digit()) {
+            return Ok(Some(seconds));
+        }
+        let Some(next) = number_and_rest(after) else { return Ok(Some(seconds)) };
+        (number, rest) = next;
+    }
+}
+
+/// What a unit of time is in seconds, as people and programs write it; without one, a number is of seconds.
+fn unit_s(unit: &str) -> Result<f64, String> {
+    let lower = unit.to_lowercase();
+    let of_one = if lower.chars().count() > 2 { lower.strip_suffix('s').unwrap_or(&lower) } else { &lower };
+    match of_one {
+        "ns" | "nsec" | "nano" | "nanosecond" => Ok(1e-9),
+        "us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "micro" | "microsecond" => Ok(1e-6),
+        "ms" | "msec" | "milli" | "millisecond" => Ok(1e-3),
+        "" | "s" | "sec" | "second" => Ok(1.0),
+        "m" | "min" | "minute" => Ok(60.0),
+        "h" | "hr" | "hour" => Ok(3600.0),
+        _ => {
+            Err(format!("a time in '{unit}', which is no unit of time; let it print ns, us, ms, s, min or h"))
+        }
+    }
+}
+
+/// The first number behind `label` on its line, and what follows it.
+fn behind<'a>(text: &'a str, label: &str) -> Option<(f64, &'a str)> {
     let mut behind = text.match_indices(label).map(|(place, found)| &text[place + found.len()..]);
-    behind.find_map(|rest| first_number(rest.lines().next()?))
+    behind.find_map(|rest| number_and_rest(rest.lines().next()?))
 }
 
-/// The time behind `label` in seconds, on the same line: `1.5ms`, `230 us` or `0.002`.
-pub(super) fn time_after(text: &str, label: &str) -> Option<f64> {
-    let mut behind = text.match_indices(label).map(|(place, found)| &text[place + found.len()..]);
-    let (number, unit) = behind.find_map(|rest| number_and_rest(rest.lines().next()?))?;
-    let unit: String = unit.trim_start().chars().take_while(|char| char.is_alphabetic()).collect();
-    let unit_s = match unit.as_str() {
-        "ns" => 1e-9,
-        "us" | "\u{b5}s" | "\u{3bc}s" | "usec" => 1e-6,
-        "ms" | "msec" => 1e-3,
-        "m" | "min" => 60.0,
-        _ => 1.0,
-    };
-    Some(number * unit_s)
-}
-
-/// The first number of a line: `1234.5`, `12,345.6`, `1.2e+04` or `12.3k`.
-fn first_number(line: &str) -> Option<f64> {
-    let (number, rest) = number_and_rest(line)?;
-    Some(number * multiple(rest))
-}
-
-/// The first number of a line, without a letter that multiplies it, and what is behind it.
+/// The first number of a line, `1234.5`, `-1`, `12,345.6`, `1.2e+04` or `12.3k`, without a letter that multiplies it, and what is
+/// behind it.
 fn number_and_rest(line: &str) -> Option<(f64, &str)> {
-    let rest = &line[line.find(|char: char| char.is_ascii_digit())?..];
-    let (whole, rest) = digits(rest);
-    let (whole, rest) = grouped(whole, rest);
+    let (before, rest) = line.split_at(line.find(|char: char| char.is_ascii_digit())?);
+    let has_point = before.ends_with('.');
+    let before = before.strip_suffix('.').unwrap_or(before);
+    // Between words it is a hyphen.
+    let sign = before.strip_suffix(['-', '\u{2212}']);
+    let is_below_0 = sign.is_some_and(|before| !before.ends_with(char::is_alphanumeric));
+    let (whole, rest) = if has_point {
+        (String::from("0"), &line[line.len() - rest.len() - 1..])
+    } else {
+        let (whole, rest) = digits(rest);
+        grouped(whole, rest)
+    };
     let (fraction, rest) = match rest.strip_prefix(['.', ',']).map(digits) {
         Some((fraction, rest)) if !fraction.is_empty() => (fraction, rest),
         _ => ("0", rest),
     };
     let (exponent, rest) = exponent(rest).unwrap_or(("0", rest));
     let number: f64 = format!("{whole}.{fraction}e{exponent}").parse().ok()?;
-    Some((number, rest))
+    Some((if is_below_0 { -number } else { number }, rest))
 }
 
 fn digits(text: &str) -> (&str, &str) {
@@ -85,10 +121,10 @@ mod tests {
 
     #[test]
     fn a_number_is_found_behind_its_label() {
-        assert_eq!(number_after("Latency 5ms\nRequests/sec:  1234.50\n", "Requests/sec:"), Some(1234.5));
-        assert_eq!(number_after("done in 3.", "done in"), Some(3.0));
-        assert_eq!(number_after("done", "done"), None);
-        assert_eq!(number_after("", "x"), None);
+        assert_eq!(rate_after("Latency 5ms\nRequests/sec:  1234.50\n", "Requests/sec:"), Ok(Some(1234.5)));
+        assert_eq!(rate_after("done in 3.", "done in"), Ok(Some(3.0)));
+        assert_eq!(rate_after("done", "done"), Ok(None));
+        assert_eq!(rate_after("", "x"), Ok(None));
     }
 
     #[test]
@@ -110,8 +146,10 @@ mod tests {
             ("7 kB", 7.0),
             ("5e", 5.0),
             ("(99)", 99.0),
+            ("~.5", 0.5),
+            ("p-99", 99.0),
         ] {
-            let found = number_after(&format!("x: {written}\n8"), "x:");
+            let found = rate_after(&format!("x: {written}\n8"), "x:").unwrap();
             assert!(
                 found.is_some_and(|found| (found - number).abs() <= 1e-9 * number),
                 "{written}: {found:?}"
@@ -130,16 +168,33 @@ mod tests {
             ("0.25", 0.25),
             ("1.5m", 90.0),
             ("3 ms, of which 2 waited", 3e-3),
+            ("230 microseconds", 2.3e-4),
+            ("1.5 milliseconds", 1.5e-3),
+            ("1 Second", 1.0),
+            ("2 hours", 7200.0),
+            ("1m30.5s", 90.5),
+            ("1h2m3s", 3723.0),
         ] {
-            let found = time_after(&format!("p99: {written}\n"), "p99:").unwrap();
+            let found = time_after(&format!("p99: {written}\n"), "p99:").unwrap().unwrap();
             assert!((found - seconds).abs() <= 1e-9 * seconds, "{written}: {found}");
         }
-        assert_eq!(time_after("p99:\n1 ms", "p99:"), None);
+        assert_eq!(time_after("p99:\n1 ms", "p99:"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_rate_or_no_time_is_told() {
+        for nothing in ["0", "-5", "-.5", "\u{2212}3 per s"] {
+            assert!(rate_after(&format!("x: {nothing}"), "x:").unwrap_err().contains("above 0"), "{nothing}");
+        }
+        assert!(time_after("x: 5 parsecs", "x:").unwrap_err().contains("'parsecs'"));
+        assert!(time_after("x: 1m30 parsecs", "x:").unwrap_err().contains("'parsecs'"));
+        assert!(time_after("x: -1 ms", "x:").unwrap_err().contains("below 0"));
+        assert_eq!(time_after("x: 0us", "x:"), Ok(Some(0.0)));
     }
 
     #[test]
     fn a_number_of_the_next_line_is_another_one() {
-        assert_eq!(number_after("rate:\n1234", "rate:"), None);
-        assert_eq!(number_after("rate: unknown\nruns: 3\nrate: 7\n", "rate:"), Some(7.0));
+        assert_eq!(rate_after("rate:\n1234", "rate:"), Ok(None));
+        assert_eq!(rate_after("rate: unknown\nruns: 3\nrate: 7\n", "rate:"), Ok(Some(7.0)));
     }
 }

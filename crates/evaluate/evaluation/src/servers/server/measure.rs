@@ -16,7 +16,7 @@ use forebay_results::Tier;
 use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
 
 use super::clients::{Answers, Window};
-use super::load_output::{number_after, time_after};
+use super::load_output::{rate_after, time_after};
 use super::meters::{Counts, Opened, processor_s, total};
 use super::observer::{Observer, Seen};
 use super::process::Process;
@@ -26,6 +26,7 @@ use super::takers::Taken;
 use super::target::Target;
 use super::web::Documents;
 use crate::Error;
+use crate::error::quoted;
 use crate::harness::interrupt::Interrupt;
 use crate::harness::prediction::SLEEP_US;
 
@@ -460,14 +461,17 @@ impl Bench<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let counts = meters.stop();
         let said = process.said()?;
-        let behind = |label: &Option<String>, find: fn(&str, &str) -> Option<f64>| {
+        let behind = |label: &Option<String>, find: fn(&str, &str) -> Result<Option<f64>, String>| {
             let Some(label) = label else { return Ok(None) };
-            let none = || {
-                Error::Load(format!("the load prints no number behind '{label}', but: {}", process.words()))
+            let wrong = |what: &str| {
+                Error::Load(format!("the load prints {what} behind '{label}'{}", quoted(&process.words())))
             };
-            find(&said, label).ok_or_else(none).map(Some)
+            match find(&said, label) {
+                Ok(None) => Err(wrong("no number")),
+                found => found.map_err(|what| wrong(&what)),
+            }
         };
-        let transactions = behind(transactions_after, number_after)?.map_or(1.0, |rate| rate * seconds);
+        let transactions = behind(transactions_after, rate_after)?.map_or(1.0, |rate| rate * seconds);
         let p99 = behind(p99_after, time_after)?.map(|p99_s| Figure::new("latency_p99", "s", p99_s));
         let evidence = Evidence { requests: transactions, ..evidence(&counts, at_rest, seconds) };
         Ok(Run::of(evidence, &counts, p99.into_iter().collect(), None))

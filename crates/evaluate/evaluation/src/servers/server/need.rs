@@ -156,7 +156,7 @@ pub fn need(options: &NeedOptions, progress: &mut dyn FnMut(Progress)) -> Result
         }
         NeedOf::Command(line) => of_command(options, line, &interrupt, &mut steps, &mut need),
     };
-    steps.end();
+    steps.end(&ended);
     need.conditions.retain(|condition| !condition.levels.is_empty());
     match ended {
         Err(error) if need.conditions.is_empty() => Err(error),
@@ -178,7 +178,7 @@ fn of_experiment(
     need.title = description.title.clone();
     let mut trials = description.trials();
     trials.iter_mut().for_each(|trial| trial.memory_bytes = None);
-    trials.iter().try_for_each(check_installed)?;
+    trials.iter().try_for_each(|trial| check_installed(description, trial))?;
     let started =
         |trial: &Trial| matches!(trial.server, Server::Command(_) | Server::Web(_) | Server::Rtsp(_));
     if !trials.iter().all(started) {

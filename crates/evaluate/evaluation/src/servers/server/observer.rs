@@ -20,6 +20,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::experiments::{Activity, Call, Clients, Dependency, Threads, Throttled, Timeouts};
+pub(super) use ends::sockets_of;
 use ends::{Ends, Lead};
 use waits::{Waits, timer_s};
 

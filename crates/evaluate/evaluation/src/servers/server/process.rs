@@ -2,16 +2,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
+};
 
 use crate::Error;
+use crate::error::quoted;
 use crate::harness::command::Invocation;
 use crate::harness::interrupt::Interrupt;
 
@@ -27,8 +31,8 @@ exec $(command -v setpriv > /dev/null && echo setpriv --pdeathsig TERM) "$@""#;
 const QUOTED: usize = 2000;
 /// So often is looked for processes that are left, at most.
 const LEFT_LOOKS_MAX: usize = 100;
-/// Of two ports side by side, one may be somebody's.
-const PAIR_TRIES: usize = 20;
+/// A port that is free at one address, or the next one, may be somebody's.
+const PORT_TRIES: usize = 20;
 
 /// A process, with all that it starts, that ends with this.
 #[derive(Debug)]
@@ -71,20 +75,33 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it takes connections.
-    pub(crate) fn wait_for(&mut self, address: SocketAddr, interrupt: &Interrupt) -> Result<(), Error> {
+    /// Waits until it takes connections at one of `addresses`, and gives that one.
+    pub(crate) fn wait_for(
+        &mut self,
+        addresses: &[SocketAddr],
+        interrupt: &Interrupt,
+    ) -> Result<SocketAddr, Error> {
         let begun = Instant::now();
-        while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+        let answers =
+            |address: &&SocketAddr| TcpStream::connect_timeout(address, Duration::from_secs(1)).is_ok();
+        loop {
+            if let Some(address) = addresses.iter().find(answers) {
+                // Somebody else may have answered.
+                return self.check().map(|()| *address);
+            }
             interrupt.check()?;
             self.check()?;
             if begun.elapsed() > START_LIMIT {
                 let (command, stderr) = (self.command.clone(), self.words());
-                return Err(Error::Unready { command, address, limit: START_LIMIT, stderr });
+                return Err(Error::Unready {
+                    command,
+                    addresses: addresses.to_vec(),
+                    limit: START_LIMIT,
+                    stderr,
+                });
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        // Somebody else may have answered.
-        self.check()
     }
 
     /// Waits until `ready` succeeds, which runs in `folder` again and again.
@@ -109,8 +126,8 @@ impl Process {
                 Ok(false) => std::thread::sleep(LOOK_EVERY),
             }
             if begun.elapsed() > START_LIMIT {
-                let why =
-                    format!("within {START_LIMIT:?} {} did not succeed: {}", asking.command, asking.words());
+                let (command, said) = (&asking.command, quoted(&asking.words()));
+                let why = format!("within {START_LIMIT:?} {command} did not succeed{said}");
                 return Err(Error::Load(why));
             }
         }
@@ -118,7 +135,7 @@ impl Process {
 
     /// An error where it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
-        match self.child.try_wait() {
+        match self.ended() {
             Ok(None) => Ok(()),
             Ok(Some(status)) if status.success() => {
                 Err(Error::Background { command: self.command.clone(), said: self.words() })
@@ -134,7 +151,7 @@ impl Process {
 
     /// Whether it has done what it was started for; an error where it ended otherwise.
     pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
-        match self.child.try_wait() {
+        match self.ended() {
             Ok(Some(status)) if status.success() => Ok(true),
             _ => self.check().map(|()| false),
         }
@@ -153,9 +170,25 @@ impl Process {
         String::from_utf8_lossy(end).trim().to_owned()
     }
 
-    /// Ends the group in order, or by force. As long as the child is not reaped, its number cannot be anybody else's.
+    /// How it has ended, if it has; with it ends what it leaves in its group. As long as the child is not reaped, the number of its
+    /// group cannot be anybody else's.
+    fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        let group = Pid::from_child(&self.child);
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(group), look) {
+            Ok(None) => return Ok(None),
+            Ok(Some(_)) => {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            // It was reaped, and its status is kept.
+            Err(_) => {}
+        }
+        self.child.try_wait()
+    }
+
+    /// Ends the group in order, or by force.
     fn end(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(None)) {
+        if !matches!(self.ended(), Ok(None)) {
             return;
         }
         let group = Pid::from_child(&self.child);
@@ -203,10 +236,32 @@ impl Drop for Process {
     }
 }
 
-/// A port that nobody listens on.
+/// A port of the loopback that nobody listens on.
 pub(crate) fn free_port() -> Result<u16, Error> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    listener.map(|address| address.port()).map_err(|source| Error::NoPort { source })
+    free_port_of(&[Ipv4Addr::LOCALHOST.into()])
+}
+
+/// A port that nobody listens on at any of `hosts` that are addresses of this machine.
+pub(crate) fn free_port_of(hosts: &[IpAddr]) -> Result<u16, Error> {
+    let free = || {
+        let bound = hosts.iter().find_map(|host| bind(*host, 0).transpose());
+        let bound = bound.unwrap_or_else(|| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+        let port = bound.local_addr()?.port();
+        drop(bound);
+        hosts.iter().try_for_each(|host| bind(*host, port).map(|_| ())).map(|()| port)
+    };
+    let mut tries = (0..PORT_TRIES).map(|_| free());
+    let found = tries.find_map(Result::ok);
+    found.map_or_else(|| free().map_err(|source| Error::NoPort { source }), Ok)
+}
+
+/// Listens there; `None` where the host is none of this machine's.
+fn bind(host: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
+    match TcpListener::bind((host, port)) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Two ports for datagrams that nobody has, an even one and the next (RFC 3550, section 11), on the loopback.
@@ -218,21 +273,21 @@ pub(crate) fn free_pair() -> Result<(SocketAddr, SocketAddr), Error> {
         let odd = SocketAddr::new(even.ip(), even.port() | 1);
         bind(even.port()).and(bind(odd.port())).map(|_| (even, odd))
     };
-    let mut tries = (0..PAIR_TRIES).map(|_| pair());
+    let mut tries = (0..PORT_TRIES).map(|_| pair());
     let found = tries.find_map(Result::ok);
     found.map_or_else(|| pair().map_err(|source| Error::NoPort { source }), Ok)
 }
 
-/// An error where somebody listens there already.
-pub(crate) fn check_free(port: u16) -> Result<(), Error> {
-    match TcpListener::bind(("127.0.0.1", port)) {
-        Ok(_) => Ok(()),
-        Err(source) => Err(Error::PortTaken { port, source }),
-    }
+/// An error where somebody listens at one of `hosts` already.
+pub(crate) fn check_free(port: u16, hosts: &[IpAddr]) -> Result<(), Error> {
+    let taken = hosts.iter().find_map(|host| bind(*host, port).err());
+    taken.map_or(Ok(()), |source| Err(Error::PortTaken { port, source }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     fn start(script: &str, folder: &Path) -> Process {
@@ -244,20 +299,33 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut process = start("echo no such option >&2; exit 3", folder.path());
         let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
-        let error = process.wait_for(address, &Interrupt::watch()).unwrap_err().to_string();
+        let error = process.wait_for(&[address], &Interrupt::watch()).unwrap_err().to_string();
         assert!(error.contains("no such option") && error.contains("exit status: 3"), "{error}");
     }
 
     #[test]
-    fn children_end_with_their_server() {
+    fn a_server_that_ends_without_a_word_is_not_quoted() {
         let folder = tempfile::tempdir().unwrap();
-        let process = start("sleep 300 & echo $! > child; wait", folder.path());
-        let child = folder.path().join("child");
-        while fs::read_to_string(&child).unwrap_or_default().trim().is_empty() {
+        let mut process = start("exit 3", folder.path());
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+        let error = process.wait_for(&[address], &Interrupt::watch()).unwrap_err().to_string();
+        assert!(error.ends_with("ended with exit status: 3 and said nothing"), "{error}");
+    }
+
+    /// The process whose number the script writes into the file `child`.
+    fn child_of(folder: &Path) -> u32 {
+        let (child, begun) = (folder.join("child"), Instant::now());
+        loop {
+            let written = fs::read_to_string(&child).unwrap_or_default();
+            if let Some(number) = written.strip_suffix('\n') {
+                return number.parse().unwrap();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(20), "no child was started");
             std::thread::sleep(LOOK_EVERY);
         }
-        let child: u32 = fs::read_to_string(&child).unwrap().trim().parse().unwrap();
-        drop(process);
+    }
+
+    fn assert_gone(child: u32) {
         let gone =
             || fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |stat| stat.contains(") Z "));
         let begun = Instant::now();
@@ -265,6 +333,29 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(20), "{child} is still there");
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    #[test]
+    fn children_end_with_their_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = start("sleep 300 & echo $! > child; wait", folder.path());
+        let child = child_of(folder.path());
+        drop(process);
+        assert_gone(child);
+    }
+
+    #[test]
+    fn children_end_with_a_server_that_ends_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = start("sleep 300 & echo $! > child; exit 3", folder.path());
+        let child = child_of(folder.path());
+        let begun = Instant::now();
+        while process.check().is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the server goes on");
+            std::thread::sleep(LOOK_EVERY);
+        }
+        drop(process);
+        assert_gone(child);
     }
 
     #[test]
@@ -280,9 +371,26 @@ mod tests {
     fn a_port_that_is_taken_is_told() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let error = check_free(port).unwrap_err().to_string();
+        let here = [Ipv4Addr::LOCALHOST.into()];
+        let error = check_free(port, &here).unwrap_err().to_string();
         assert!(error.contains(&port.to_string()), "{error}");
         drop(listener);
-        check_free(port).unwrap();
+        check_free(port, &here).unwrap();
+    }
+
+    #[test]
+    fn a_server_is_waited_for_where_it_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut process = start("exec sleep 300", folder.path());
+        let hosts: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let Ok(listener) = TcpListener::bind((hosts[1], free_port_of(&hosts).unwrap())) else {
+            return forebay_testkit::skip("a_server_is_waited_for_where_it_listens", "there is no IPv6");
+        };
+        let address = listener.local_addr().unwrap();
+        assert!(
+            check_free(address.port(), &hosts).is_err() && check_free(address.port(), &hosts[..1]).is_ok()
+        );
+        let addresses = hosts.map(|host| SocketAddr::new(host, address.port()));
+        assert_eq!(process.wait_for(&addresses, &Interrupt::watch()).unwrap(), address);
     }
 }

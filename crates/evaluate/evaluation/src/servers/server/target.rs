@@ -1,8 +1,9 @@
 //! The server of a run: started with what it needs, or one that runs already.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,8 @@ use super::files;
 use super::http::{self, Site};
 use super::measure::Bench;
 use super::observer::Scope;
-use super::process::{LeftBehind, Process, check_free, free_port};
+use super::owner;
+use super::process::{LeftBehind, Process, check_free, free_port_of};
 use super::processors::ProcessorGroup;
 use super::proxy::Proxy;
 use super::takers::Taker;
@@ -28,6 +30,9 @@ use crate::servers::mediamtx;
 /// Where control groups are looked for, by their name within a hierarchy.
 const HIERARCHIES: [&str; 4] =
     ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
+
+/// In place of a port that is not known yet.
+const PORT: u16 = 80;
 
 /// A server, ready for its load. Dropped, it ends, if it was started.
 #[derive(Debug)]
@@ -71,11 +76,12 @@ impl Target {
                 loads: AtomicU64::new(0),
             });
         }
-        let port = match port {
-            None => free_port()?,
-            Some(port) => check_free(port).map(|()| port)?,
+        let hosts = hosts_of(&trial.load)?;
+        let port = match port.or(port_of(&trial.load)) {
+            None => free_port_of(&hosts)?,
+            Some(port) => check_free(port, &hosts).map(|()| port)?,
         };
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let dependency = bench.description.dependency().map(resolved).transpose()?;
         let later = dependency.zip(bench.given.dependency_later);
         let proxy = later.map(|(dependency, later)| Proxy::start(dependency, later)).transpose()?;
@@ -93,7 +99,8 @@ impl Target {
         let join = group.as_ref().map(MemoryLimit::processes_file);
         let left = join.clone().map(LeftBehind::of);
         let mut process = Process::start(&line, folder, join.as_deref())?;
-        process.wait_for(address, bench.interrupt)?;
+        let addresses: Vec<_> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
+        process.wait_for(&addresses, bench.interrupt)?;
         if let Some(ready) = bench.description.ready() {
             let line: Vec<OsString> = ready.iter().map(|word| with_port(word, port).into()).collect();
             process.wait_until(&line, folder, bench.interrupt)?;
@@ -160,6 +167,7 @@ impl Target {
         };
         let url = http::url(&url).map_err(Error::Load)?;
         let site = Site::of(&url).map_err(Error::Load)?;
+        owner::check(&self.scope, site.address())?;
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         let paths = paths.unwrap_or_else(|| vec![path.to_owned()]);
         let close = connections == Connections::New;
@@ -239,6 +247,25 @@ fn command_line(
             Ok(line.iter().map(|word| filled(word).into()).collect())
         }
         _ => unreachable!("a description has no other pairs"),
+    }
+}
+
+/// Where a server listens that is asked for an address: at one of these. A load of somebody else's asks at the loopback.
+fn hosts_of(load: &Load) -> Result<Vec<IpAddr>, Error> {
+    let Load::Address { url, .. } = load else { return Ok(vec![Ipv4Addr::LOCALHOST.into()]) };
+    let url = http::url(&with_port(url, PORT)).map_err(Error::Load)?;
+    let found = http::addresses(&url).map_err(Error::Load)?;
+    let hosts: BTreeSet<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+    Ok(hosts.into_iter().collect())
+}
+
+/// The port of an address that leaves forebay no choice.
+fn port_of(load: &Load) -> Option<u16> {
+    match load {
+        Load::Address { url, .. } if !url.contains("{port}") => {
+            http::url(url).ok().map(|url| http::port(&url))
+        }
+        _ => None,
     }
 }
 

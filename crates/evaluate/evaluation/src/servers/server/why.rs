@@ -72,7 +72,7 @@ struct Dose {
 pub fn why(options: &Options, asked: &Asked, progress: &mut dyn FnMut(Progress)) -> Result<Why, Error> {
     let interrupt = Interrupt::watch();
     let trials = options.description.trials();
-    trials.iter().try_for_each(check_installed)?;
+    trials.iter().try_for_each(|trial| check_installed(&options.description, trial))?;
     let mut experiment = Experiment::new(options, &interrupt)?;
     let mut steps = Steps::new(trials.len(), progress);
     let mut answers = Vec::new();
@@ -88,7 +88,7 @@ pub fn why(options: &Options, asked: &Asked, progress: &mut dyn FnMut(Progress))
             break;
         }
     }
-    steps.end();
+    steps.end(&stopped.as_ref().map_or(Ok(()), Err));
     match stopped {
         Some(error) if answers.is_empty() => Err(error),
         stopped => Ok(Why { title: options.description.title.clone(), answers, stopped }),

@@ -117,7 +117,7 @@ impl Kitchen<'_> {
         let (line, working, paths) = self.line(subject, media, folder, address)?;
         let start = || Process::start(&line, &working, join);
         let mut server = Processors::on(self.processors.server, start)?;
-        server.wait_for(address, self.interrupt)?;
+        server.wait_for(&[address], self.interrupt)?;
         let mut running = Running { server, feeds: vec![], paths };
         if subject == Subject::Mediamtx {
             let files: Vec<_> = (0..running.paths.len() as u32).map(|number| media.path(number)).collect();

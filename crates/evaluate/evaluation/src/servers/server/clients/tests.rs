@@ -307,7 +307,7 @@ fn what_is_refused_or_breaks_is_a_failure_with_its_reason() {
 #[test]
 fn another_protocol_ends_the_load() {
     let (answers, _) = Case::of("220 smtp ready\r\n").run();
-    assert!(answers.unwrap_err().starts_with("the answer is no HTTP/1.1"));
+    assert!(answers.unwrap_err().starts_with("the answer cannot be read as HTTP/1.1"));
 }
 
 #[test]

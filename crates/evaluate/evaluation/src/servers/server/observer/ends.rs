@@ -212,6 +212,21 @@ fn descends(process: u32, own: &BTreeSet<u32>) -> bool {
     std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).any(|one| own.contains(&one))
 }
 
+/// The sockets that a process has; none of one that has ended.
+///
+/// # Errors
+/// They may not be seen.
+pub(in crate::servers::server) fn sockets_of(process: u32) -> io::Result<BTreeSet<u32>> {
+    match fs::read_dir(format!("/proc/{process}/fd")) {
+        Ok(descriptors) => {
+            let links = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+            Ok(links.filter_map(|link| socket_of(link.to_str()?)).collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
 fn socket_of(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
