@@ -10,6 +10,7 @@ use super::{
     probes::{
         has_descriptors, has_free_port, has_gstreamer_server, has_library, has_program, has_real_time,
         has_resolve_cached, has_rwf_nowait, has_socket_buffers, has_steady_counter, why_no_cachestat,
+        why_no_memory_limit, why_no_network_namespaces, why_no_root,
     },
 };
 
@@ -216,11 +217,19 @@ pub const FEATURES: &[Feature] = &[
     },
     Feature {
         job: Job::Evaluate,
+        name: "/proc",
+        purpose: "experiments and the meter read what processes and the machine did",
+        remedy: "mount it with: mount -t proc proc /proc",
+        need: Need::Required,
+        look: Look::For(|| Path::new("/proc/self/fd").exists()),
+    },
+    Feature {
+        job: Job::Evaluate,
         name: "root",
         purpose: "evaluate needs it to set up slow disks",
         remedy: "run the command with sudo",
         need: Need::Optional,
-        look: Look::For(|| rustix::process::geteuid().is_root()),
+        look: Look::Why(why_no_root),
     },
     Feature {
         job: Job::Evaluate,
@@ -244,7 +253,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "it limits the memory of programs (evaluate speculation --table 5, memory=24M of evaluate server); needs root",
         remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
         need: Need::Optional,
-        look: Look::For(|| forebay_lab::MemoryLimit::supported().is_ok()),
+        look: Look::Why(why_no_memory_limit),
     },
     Feature {
         job: Job::Evaluate,
@@ -356,11 +365,7 @@ pub const FEATURES: &[Feature] = &[
         purpose: "evaluate server router routes between them; needs root",
         remedy: "install the tools with: apt install iproute2 util-linux, and run the command with sudo",
         need: Need::Optional,
-        look: Look::For(|| {
-            rustix::process::geteuid().is_root()
-                && Path::new("/proc/self/ns/net").exists()
-                && ["ip", "unshare", "nsenter"].iter().all(|tool| has_program(tool))
-        }),
+        look: Look::Why(why_no_network_namespaces),
     },
     Feature {
         job: Job::Evaluate,

@@ -3,7 +3,7 @@
 mod features;
 mod probes;
 
-use std::{io::Write, process::ExitCode};
+use std::{borrow::Cow, io::Write, process::ExitCode};
 
 use clap::ValueEnum;
 use features::FEATURES;
@@ -28,13 +28,16 @@ struct Feature {
     look: Look,
 }
 
+/// The step that enables a feature, in words or as a command.
+type Remedy = Cow<'static, str>;
+
 /// How doctor looks for a feature.
 #[derive(Clone, Copy)]
 enum Look {
     /// The feature is present or not.
     For(fn() -> bool),
-    /// The reason why the feature is missing, as its remedy; `None` where it is present.
-    Why(fn() -> Option<&'static str>),
+    /// The remedy for what is missing of the feature; `None` where it is present.
+    Why(fn() -> Option<Remedy>),
 }
 
 /// Whether the command works without the feature.
@@ -54,7 +57,7 @@ struct Finding {
     need: Need,
     present: bool,
     purpose: &'static str,
-    remedy: &'static str,
+    remedy: Remedy,
 }
 
 #[derive(Serialize)]
@@ -91,8 +94,8 @@ impl Feature {
     fn look(&self) -> Finding {
         let Self { job, name, purpose, remedy, need, look } = *self;
         let (present, remedy) = match look {
-            Look::For(is_present) => (is_present(), remedy),
-            Look::Why(why_not) => why_not().map_or((true, remedy), |remedy| (false, remedy)),
+            Look::For(is_present) => (is_present(), remedy.into()),
+            Look::Why(why_not) => why_not().map_or((true, remedy.into()), |remedy| (false, remedy)),
         };
         Finding { job, name, need, present, purpose, remedy }
     }
@@ -130,9 +133,9 @@ mod tests {
         for feature in FEATURES {
             let mut finding = feature.look();
             finding.present = false;
-            assert!(describe(&finding).contains(finding.remedy));
+            assert!(describe(&finding).contains(&*finding.remedy));
             finding.present = true;
-            assert!(!describe(&finding).contains(finding.remedy));
+            assert!(!describe(&finding).contains(&*finding.remedy));
         }
     }
 

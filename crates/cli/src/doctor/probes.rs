@@ -6,13 +6,17 @@ use std::{
     fs::{self, File},
     io::{self, IoSliceMut},
     net::{Ipv4Addr, Ipv6Addr, TcpListener},
+    path::Path,
     process::Command,
 };
 
+use forebay_lab::{Error as LabError, MemoryLimit};
 use forebay_linux::{cachestat, kernel_text};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::process::{Resource, geteuid, getrlimit};
+
+use super::Remedy;
 
 /// Where the dynamic loader finds libraries besides what its cache lists.
 const LIBRARY_FOLDERS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib"];
@@ -75,6 +79,40 @@ pub fn has_free_port() -> bool {
         .is_ok()
 }
 
+/// What evaluate lacks of the rights of root. Root of a user namespace has none over the devices of the machine.
+pub fn why_no_root() -> Option<Remedy> {
+    if !geteuid().is_root() {
+        return Some("run the command with sudo".into());
+    }
+    let map = fs::read_to_string("/proc/self/uid_map");
+    let is_outermost = map.map_or(true, |map| map.split_whitespace().eq(["0", "0", "4294967295"]));
+    (!is_outermost).then(|| "run the command as root of the machine, outside of this user namespace".into())
+}
+
+/// What evaluate server router lacks.
+pub fn why_no_network_namespaces() -> Option<Remedy> {
+    if !["ip", "unshare", "nsenter"].iter().all(|tool| has_program(tool)) {
+        return Some("install the tools with: apt install iproute2 util-linux".into());
+    }
+    if !geteuid().is_root() {
+        return Some("run the command with sudo".into());
+    }
+    let is_there = Path::new("/proc/self/ns/net").exists();
+    (!is_there).then(|| "mount /proc, and run a kernel built with CONFIG_NET_NS".into())
+}
+
+/// What limits of memory lack, as the command says that needs one.
+pub fn why_no_memory_limit() -> Option<Remedy> {
+    match MemoryLimit::supported().err()? {
+        LabError::Unsupported { how_to_enable, .. } => {
+            let mut chars = how_to_enable.trim_end_matches('.').chars();
+            let first = chars.next().map(|first| first.to_ascii_lowercase());
+            Some(first.into_iter().chain(chars).collect::<String>().into())
+        }
+        error => Some(error.to_string().into()),
+    }
+}
+
 /// Asks the file system of the working folder, or that of the forebay binary if the folder is read-only.
 pub fn has_rwf_nowait() -> bool {
     let supports = |file: &File| {
@@ -88,11 +126,11 @@ pub fn has_rwf_nowait() -> bool {
 
 /// Why cachestat does not work, as its remedy. The probe uses a file of its own: the kernel refuses to report on files of
 /// other users.
-pub fn why_no_cachestat() -> Option<&'static str> {
+pub fn why_no_cachestat() -> Option<Remedy> {
     let own = unnamed_file(c".").or_else(|_| unnamed_file(c"/tmp")).or_else(|_| unnamed_file(c"/dev/shm"));
     match own {
-        Ok(file) => remedy_for_cachestat(cachestat(&file).map(drop)),
-        Err(_) => Some("ask in a folder that can be written, such as /tmp"),
+        Ok(file) => remedy_for_cachestat(cachestat(&file).map(drop)).map(Into::into),
+        Err(_) => Some("ask in a folder that can be written, such as /tmp".into()),
     }
 }
 
