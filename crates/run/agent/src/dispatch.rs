@@ -75,7 +75,7 @@ pub unsafe fn on_failure(call: &Call, result: isize) -> isize {
     }
     // SAFETY: (the call) the caller's.
     let Some(result) = original::in_quiet(|| unsafe { call.execute() }) else { return result };
-    if opens(calls::class(call.number)) { process::opened(result) } else { result }
+    if opens(calls::class(call.number)) { held::opened(result) } else { result }
 }
 
 /// Whether a call that failed for what is in use has done nothing, and has told of what is so now. A close has closed. It and a
@@ -254,7 +254,7 @@ unsafe fn lock_call(call: &Call) -> isize {
 /// The program is making `call`.
 unsafe fn opening_call(call: &Call) -> isize {
     // SAFETY: the caller's.
-    let result = process::opened(unsafe { call.execute() });
+    let result = held::opened(unsafe { call.execute() });
     if result >= 0 && matches!(call.number as u32, n::__NR_dup | n::__NR_dup2 | n::__NR_dup3) {
         held::duplicated(call.arguments[0], result as usize);
         accesses::duplicated(call.arguments[0], result as usize);
@@ -270,7 +270,7 @@ unsafe fn opening_call(call: &Call) -> isize {
 /// The program is making `call`.
 unsafe fn path_opening_call(call: &Call, class: Class) -> isize {
     // SAFETY: the caller's.
-    let result = process::opened(unsafe { original::look_up(call, class) });
+    let result = held::opened(unsafe { original::look_up(call, class) });
     // SAFETY: the kernel has just made the call.
     if result >= 0 && role::is_original() && unsafe { accesses::flags_of(call) } & u64::from(n::O_DIRECT) != 0
     {
@@ -333,7 +333,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
         if slow && class != Class::Pass && class != Class::Exit {
             let _ = begin_forked_child();
         }
-        if opens(class) { process::opened(result) } else { result }
+        if opens(class) { held::opened(result) } else { result }
     }
 }
 

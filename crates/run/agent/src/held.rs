@@ -12,6 +12,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::process;
 use crate::snapshot::DESCRIPTORS;
 
+/// Highest descriptor seen.
+static DESCRIPTOR_MAX: AtomicU32 = AtomicU32::new(15);
 /// Whether the program has ever locked an open file.
 static LOCKS: AtomicBool = AtomicBool::new(false);
 /// Whether a mapping of the program's refers to an open file that is locked, or may.
@@ -77,14 +79,31 @@ pub fn map(descriptor: usize) -> bool {
     LOCKS.load(Relaxed) && LOCKED.has(descriptor) && !MAPS_LOCKED.swap(true, Relaxed)
 }
 
-/// A descriptor is of another file now: not one of a vfork child, whose descriptors are its own.
+/// Takes note of a call's result that is a descriptor: it is of another file now.
 #[inline(always)]
-pub fn opened(descriptor: usize) {
+pub fn opened(result: isize) -> isize {
+    if result >= 0 {
+        forget(result as usize);
+    }
+    if result > DESCRIPTOR_MAX.load(Relaxed) as isize {
+        DESCRIPTOR_MAX.store(result as u32, Relaxed);
+    }
+    result
+}
+
+/// What is known of a descriptor is so no more. A vfork child's descriptors are its own.
+#[inline(always)]
+fn forget(descriptor: usize) {
     let is_known = MAPPED.knows(descriptor) || LOCKS.load(Relaxed) && LOCKED.knows(descriptor);
     if is_known && !process::is_vfork_child() {
         MAPPED.set(descriptor, false);
         LOCKED.set(descriptor, false);
     }
+}
+
+/// The highest descriptor that the program is known to have had.
+pub fn descriptor_max() -> usize {
+    DESCRIPTOR_MAX.load(Relaxed) as usize
 }
 
 /// A descriptor is of the same open file as another one.

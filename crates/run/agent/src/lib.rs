@@ -27,6 +27,7 @@ mod handler_stack;
 mod held;
 mod interpose;
 mod intrinsics;
+mod kept;
 mod mapped_pages;
 mod mounts;
 mod objects;

@@ -1,4 +1,4 @@
-//! Which process this is, and the highest descriptor that it has had.
+//! Which process this is.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -6,12 +6,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
-use crate::{held, role};
+use crate::role;
 
 /// Process that the original's state is of; another one running this code is a vfork child, which only passes through.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// Highest descriptor seen.
-static DESCRIPTOR_MAX: AtomicU32 = AtomicU32::new(15);
 
 const PAUSE_NS: i64 = 100_000;
 
@@ -45,23 +43,6 @@ pub fn is_own() -> bool {
 /// Whether this process shares the memory of the original's, and is another.
 pub fn is_vfork_child() -> bool {
     role::is_original() && !is_own()
-}
-
-/// The highest descriptor that the program is known to have had.
-pub fn descriptor_max() -> usize {
-    DESCRIPTOR_MAX.load(Relaxed) as usize
-}
-
-/// Takes note of a call's result that is a descriptor.
-#[inline(always)]
-pub fn opened(result: isize) -> isize {
-    if result >= 0 {
-        held::opened(result as usize);
-    }
-    if result > DESCRIPTOR_MAX.load(Relaxed) as isize {
-        DESCRIPTOR_MAX.store(result as u32, Relaxed);
-    }
-    result
 }
 
 /// Sleeps for a moment, 100 us.

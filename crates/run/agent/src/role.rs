@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use forebay_sigsafe::general::{__NR_madvise, __NR_sched_yield, MADV_KEEPONFORK, MADV_WIPEONFORK};
 use forebay_sigsafe::sys;
 
-use crate::unforked::Kept;
+use crate::kept::Kept;
 
 /// Found by a forked child (and before the agent is ready). It stays so until the child first stalls: most execute
 /// another program soon, and every page written to before that would be copied in vain.

@@ -130,7 +130,7 @@ pub fn time_of_a_copy() -> u64 {
 /// Looks at the descriptors in the intermediate process's own table, which no thread of the program changes.
 #[inline(never)]
 fn look_at_descriptors(snapshot: &mut Snapshot) {
-    snapshot.descriptors = process::descriptor_max().saturating_add(1).min(DESCRIPTORS);
+    snapshot.descriptors = held::descriptor_max().saturating_add(1).min(DESCRIPTORS);
     for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
         // SAFETY: no pointers are passed, and an offset that is asked for does not change.
         known.offset = unsafe { sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64 };

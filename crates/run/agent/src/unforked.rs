@@ -4,53 +4,20 @@
 //! anew, is forgotten before the program can use it. A fork of the program waits for that of a speculator, and a speculator that
 //! is forked beside one has none of the memory.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::sys;
 
 use crate::call::Call;
+use crate::kept::Kept;
 use crate::role;
 
-/// Ranges that can be noted.
-const RANGES: usize = 128;
 const PAGE: usize = 4096;
 /// `shmat` maps over what is there.
 const SHM_REMAP: usize = 0o40000;
 /// How often a fork of the program looks whether the memory is kept from it again.
 const YIELDS_MAX: u32 = 100_000;
-
-/// A range of addresses; empty where its place is free. A thread that changes one leaves it empty meanwhile.
-struct Range {
-    start: AtomicUsize,
-    end: AtomicUsize,
-}
-
-/// The memory that is kept. A forked child has none of it, and finds this empty: it is on the [page](role::PAGE) that the kernel wipes.
-pub struct Kept {
-    /// Whether there may be any.
-    has_any: AtomicBool,
-    /// Whether the kernel copies it just now.
-    is_shared: AtomicBool,
-    /// Forks of the program that are under way.
-    forks: AtomicU32,
-    ranges: [Range; RANGES],
-}
-
-impl Kept {
-    pub const fn new() -> Self {
-        Self {
-            has_any: AtomicBool::new(false),
-            is_shared: AtomicBool::new(false),
-            forks: AtomicU32::new(0),
-            ranges: [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; RANGES],
-        }
-    }
-
-    fn has_any(&self) -> bool {
-        self.has_any.load(Relaxed)
-    }
-}
 
 fn kept() -> &'static Kept {
     &role::PAGE.kept
@@ -58,26 +25,6 @@ fn kept() -> &'static Kept {
 
 /// Whether all is seen that maps, moves and unmaps memory.
 static IS_SEEN: AtomicBool = AtomicBool::new(false);
-
-impl Range {
-    fn get(&self) -> (usize, usize) {
-        (self.start.load(Relaxed), self.end.load(Relaxed))
-    }
-
-    fn set(&self, start: usize, end: usize) {
-        self.end.store(0, Relaxed);
-        self.start.store(start, Relaxed);
-        self.end.store(end, Relaxed);
-    }
-
-    fn advise(&self, advice: u32) {
-        let (start, end) = self.get();
-        if start < end {
-            // SAFETY: the program's own memory, whose contents the advice leaves as they are.
-            let _ = unsafe { sys!(n::__NR_madvise, start, end - start, advice) };
-        }
-    }
-}
 
 /// Everything is seen that maps, moves and unmaps memory of the program.
 pub fn begin() {

@@ -297,7 +297,7 @@ pub unsafe fn control(call: &Call) -> isize {
         return result;
     }
     if result >= 0 {
-        let _ = process::opened(result);
+        let _ = held::opened(result);
         held::duplicated(descriptor, result as usize);
         accesses::duplicated(descriptor, result as usize);
     }
