@@ -30,6 +30,8 @@ const STREAMS_MAX: usize = 64;
 const FORMAT_BYTES_MAX: u64 = 1 << 16;
 /// What is looked at of a picture: the headers of MPEG-4, or parameter sets and the beginning of a slice.
 const HEAD_BYTES: usize = 8 << 10;
+/// A stream that is said to begin later than this does not.
+const BEGINS_NS_MAX: i64 = 3600 * 1_000_000_000;
 /// How much sound without compression is one sample: a part of a second.
 const BLOCKS_PER_SECOND: u32 = 50;
 const BLOCK_FRAMES_MAX: u32 = 1 << 14;
@@ -113,6 +115,8 @@ struct Pass {
 struct Stream {
     /// What a chunk, or a byte of sound without compression, lasts.
     time_base: Option<TimeBase>,
+    /// How much later than the file it begins.
+    begins_ns: i64,
     /// The bytes of a unit of sound; 0 where each chunk is one.
     unit_bytes: u32,
     /// Whether sound comes in blocks of some length: then a chunk without bytes has none, and lasts no time.
@@ -221,8 +225,11 @@ impl Stream {
         let number = |at: usize| {
             header.get(at..at + 4).map_or(0, |four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
         };
+        let time_base = TimeBase::new(number(20).into(), number(24).into());
+        let begins_ns = time_base.map_or(0, |base| base.nanoseconds(number(28).into()));
         Self {
-            time_base: TimeBase::new(number(20).into(), number(24).into()),
+            time_base,
+            begins_ns: if begins_ns <= BEGINS_NS_MAX { begins_ns } else { 0 },
             unit_bytes: number(44),
             has_blocks: false,
             is_pictures: header.starts_with(b"vids"),
@@ -341,8 +348,8 @@ impl Stream {
         let Some(mut index) = self.builder.finish(Some(last_step)) else { return Ok(Err(None)) };
         // The n-th chunk is decoded at the n-th tick, so pictures are seen later where they are reordered.
         let late = index.lead();
-        index.shift(late);
         let time_base = self.time_base.ok_or(Error::Damaged("a stream's time does not pass"))?;
+        index.shift(late.saturating_add(time_base.ticks(self.begins_ns)));
         Ok(Ok(Track::new(codec, format, None, time_base, index).carried(carriage)))
     }
 }

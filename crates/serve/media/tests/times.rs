@@ -252,3 +252,54 @@ fn a_tag_of_flash_video_with_a_wrong_time_holds_up_no_others() {
     let apart_ns = media.duration_ns().abs_diff(whole.duration_ns());
     assert!(apart_ns < SECOND_NS / 10, "{} of {}", media.duration_ns(), whole.duration_ns());
 }
+
+#[test]
+fn another_segment_of_matroska_with_other_tracks_is_named() {
+    let Some(folder) = folder("another_segment_of_matroska_with_other_tracks_is_named") else { return };
+    let one = folder.encode(2, &format!("{H264} -c:a aac"), "one.mkv");
+    let other = folder.encode(2, "-map 1:a -c:a aac -ac 2", "other.mkv");
+    let joined = [&one, &other, &one].map(|path| std::fs::read(path).expect("a film")).concat();
+    let media = Media::read(&joined).expect("a film");
+    assert_eq!(media.left_out(), ["a segment with other tracks than the first one"]);
+    assert_eq!(entries(&media, 0).len(), 2 * entries(&open(&one), 0).len());
+}
+
+#[test]
+fn elements_of_matroska_that_are_not_known_are_passed_over() {
+    let element = [&[0x4F, 0xFE, 0x83, 1, 2, 3][..], &[0x1F, 0xFF, 0xFF, 0xF1, 0x81, 7]].concat();
+    let frames: Vec<Vec<u8>> = (0..20_usize).map(|number| vec![number as u8; 20]).collect();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    let whole = laced(&frames, 2, 20);
+    // Before the tracks, and between two blocks; the lengths of what they are in have eight bytes.
+    for (id, above) in [
+        (&[0x16, 0x54, 0xAE, 0x6B, 1][..], &[&[0x18, 0x53, 0x80, 0x67][..]][..]),
+        (&[0xA3, 1], &[&[0x18, 0x53, 0x80, 0x67], &[0x1F, 0x43, 0xB6, 0x75]]),
+    ] {
+        let mut content = whole.clone();
+        let find = |content: &[u8], id: &[u8]| content.windows(id.len()).rposition(|some| some == id);
+        let at = find(&content, id).expect("an element");
+        content.splice(at..at, element.iter().copied());
+        for id in above {
+            let at = find(&content, id).expect("an element") + id.len();
+            let bytes = u64::from_be_bytes(content[at..at + 8].try_into().expect("a length"));
+            content[at..at + 8].copy_from_slice(&(bytes + element.len() as u64).to_be_bytes());
+        }
+        let media = Media::read(&content).expect("sound");
+        assert_eq!(entries(&media, 0).len(), 20);
+    }
+}
+
+#[test]
+fn a_stream_of_avi_begins_when_its_header_says() {
+    let Some(folder) = folder("a_stream_of_avi_begins_when_its_header_says") else { return };
+    let film = folder.encode(2, "-c:v mjpeg -huffman default -c:a pcm_s16le", "late.avi");
+    for (name, track) in [(b"vids", 0), (b"auds", 1)] {
+        let mut content = std::fs::read(&film).expect("a film");
+        let at = content.windows(4).position(|four| four == name).expect("a stream");
+        let number = |at: usize| u32::from_le_bytes(content[at..at + 4].try_into().expect("four bytes"));
+        let second = number(at + 24) / number(at + 20);
+        content[at + 28..at + 32].copy_from_slice(&second.to_le_bytes());
+        let media = Arc::new(Media::read(&content).expect("a film"));
+        assert_eq!((times_ns(&media, track)[0], times_ns(&media, 1 - track)[0]), (SECOND_NS as i64, 0));
+    }
+}

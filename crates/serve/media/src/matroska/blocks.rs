@@ -63,7 +63,8 @@ impl Cluster {
         if end.is_some_and(|end| element.start >= end) || is_above(element.id) {
             return Ok(Taken::ItsEnd(end.unwrap_or(element.start)));
         }
-        if !is_of_cluster(element.id) {
+        let cluster_end = end.unwrap_or(source.bytes());
+        if !is_of_cluster(element.id) && !element.is_followed(source, cluster_end, is_of_cluster)? {
             return Ok(Taken::ItsEnd(end.unwrap_or(element.start)));
         }
         if next > source.bytes() {

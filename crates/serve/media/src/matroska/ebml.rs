@@ -5,6 +5,7 @@ use crate::source::Source;
 
 /// The elements that this crate looks at (RFC 9559, section 5.1).
 pub(super) mod id {
+    pub const EBML: u32 = 0x1A45_DFA3;
     pub const SEGMENT: u32 = 0x1853_8067;
     pub const INFO: u32 = 0x1549_A966;
     pub const TRACKS: u32 = 0x1654_AE6B;
@@ -25,6 +26,9 @@ pub(super) mod id {
 
 /// A cluster without anything in it.
 pub(super) const EMPTY_CLUSTER: [u8; 5] = [0x1F, 0x43, 0xB6, 0x75, 0x80];
+
+/// How many elements in a row may be unknown.
+const UNKNOWN_MAX: usize = 8;
 
 /// ID and length together.
 const HEADER_BYTES_MAX: usize = 12;
@@ -57,6 +61,25 @@ impl Element {
         let all = (1 << bits) - 1;
         let size = if size & all == all { Size::Unknown } else { Size::Known(size & all) };
         Ok(Some(Self { id: id as u32, start: at, content, size }))
+    }
+
+    /// Whether what follows it is what it should be, or nothing: then it may be passed over, whatever it is. Others like it may come
+    /// between.
+    pub fn is_followed(&self, source: &mut Source, end: u64, is_known: fn(u32) -> bool) -> Result<bool> {
+        let mut last = *self;
+        for _ in 0..UNKNOWN_MAX {
+            let Size::Known(bytes) = last.size else { return Ok(false) };
+            let next = last.content.saturating_add(bytes);
+            if next == end.min(source.bytes()) {
+                return Ok(true);
+            }
+            match Self::read(source, next)?.filter(|_| next < end) {
+                Some(element) if is_known(element.id) => return Ok(true),
+                Some(element) => last = element,
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
     }
 
     pub fn end(&self, source: &Source) -> u64 {

@@ -34,6 +34,9 @@ const HEADER_BYTES_MAX: u64 = 1 << 20;
 /// More than any film has.
 const TRACKS_MAX: usize = 64;
 
+/// More than are appended to each other; each costs a look at its tracks.
+const SEGMENTS_MAX: usize = 1024;
+
 /// From 1970 to 2001, where dates of files begin.
 const EPOCH_NS: u64 = 978_307_200_000_000_000;
 
@@ -63,6 +66,8 @@ pub(crate) struct Pass {
     info: Option<Vec<u8>>,
     tracks: Option<Vec<u8>>,
     movie: Option<Movie>,
+    /// How many other lists of tracks were compared with the first one.
+    compared: usize,
     /// The cluster that is being read.
     cluster: Option<Cluster>,
     at: u64,
@@ -80,6 +85,7 @@ impl Pass {
             info: None,
             tracks: None,
             movie: None,
+            compared: 0,
             cluster: None,
             at,
             sound_until: at,
@@ -104,13 +110,20 @@ impl Pass {
     pub fn go_on(&mut self, source: &mut Source, until: u64) -> Result<bool> {
         while self.at < until {
             let end = self.segment.end(source);
-            let Some(element) = Element::read(source, self.at)?.filter(|element| element.start < end) else {
-                return Ok(true);
-            };
+            let Some(element) = Element::read(source, self.at)? else { return Ok(true) };
+            let is_beyond = element.start >= end;
+            if is_beyond {
+                // Another file may have been appended.
+                if ![id::EBML, id::SEGMENT, id::VOID].contains(&element.id) {
+                    return Ok(true);
+                }
+                self.cluster = None;
+            }
             if matches!(element.id, id::INFO | id::TRACKS) && element.end(source) > source.bytes() {
                 return Ok(true);
             }
-            if self.cluster.is_none() && !is_of_segment(element.id) {
+            let is_known = is_beyond || is_of_segment(element.id) || self.cluster.is_some();
+            if !is_known && !element.is_followed(source, end, is_of_segment)? {
                 let Some(next) = next_cluster(source, self.sound_until, end)? else { return Ok(true) };
                 (self.at, self.sound_until) = (next, next + 1);
                 continue;
@@ -137,7 +150,12 @@ impl Pass {
     fn take(&mut self, source: &mut Source, element: &Element) -> Result<u64> {
         match element.id {
             id::INFO => self.info = Some(element.copy(source, HEADER_BYTES_MAX)?),
-            id::TRACKS => self.tracks = Some(element.copy(source, HEADER_BYTES_MAX)?),
+            id::TRACKS => {
+                self.tracks = Some(element.copy(source, HEADER_BYTES_MAX)?);
+                if !self.goes_on() {
+                    return Ok(self.segment.end(source));
+                }
+            }
             _ => {}
         }
         if let (None, Some(info), Some(tracks)) = (&self.movie, &self.info, &self.tracks) {
@@ -148,10 +166,29 @@ impl Pass {
                 self.cluster = Some(Cluster::new(element));
                 Ok(element.content)
             }
+            (id::SEGMENT, ..) => {
+                self.segment = *element;
+                Ok(element.content)
+            }
             (id::CLUSTER, ..) => Err(Error::Damaged("its pictures and sound come before what they are")),
             (_, Size::Known(bytes), _) => Ok(element.content.saturating_add(bytes)),
             (_, Size::Unknown, _) => Err(Error::Damaged("an element does not say how long it is")),
         }
+    }
+
+    /// Whether the tracks of this segment are those of the first one, so that it goes on in them.
+    fn goes_on(&mut self) -> bool {
+        let (Some(movie), Some(info), Some(tracks)) = (&mut self.movie, &self.info, &self.tracks) else {
+            return true;
+        };
+        let next = Movie::read(self.header.clone(), info, tracks).ok();
+        let is_like =
+            next.is_some_and(|next| next.time_base == movie.time_base && next.codings().eq(movie.codings()));
+        let phrase = "a segment with other tracks than the first one";
+        if !is_like && movie.left_out.iter().all(|one| one != phrase) {
+            movie.left_out.push(phrase.to_owned());
+        }
+        is_like
     }
 
     /// Nothing more comes, so the last samples are all there.
@@ -279,6 +316,11 @@ impl Movie {
             waiting: Laced::default(),
             lasted: None,
         }
+    }
+
+    /// Which tracks there are.
+    fn codings(&self) -> impl Iterator<Item = (u64, &Codec, Format)> {
+        self.drafts.iter().map(|draft| (draft.number, &draft.codec, draft.format))
     }
 
     fn end(&mut self) -> Result<()> {
