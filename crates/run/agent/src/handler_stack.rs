@@ -6,8 +6,9 @@
 //! # Rule
 //!
 //! As long as no thread of the program has had an alternate stack of its own, the kernel gets the program's actions without the flag.
-//! With the first one it gets the flags after all. From then on only threads with a stack of their own are told of their faults. Another
-//! thread gives the agent's stack back at its next call of those at which threads join. The program is told of the flags that it has set.
+//! With the first one it gets the flags after all. From then on only threads with a stack of their own are told of their faults.
+//! Another thread gives the agent's stack back at its next call of those at which threads join. The program is told of the flags that
+//! it has set.
 //!
 //! [`fault_threads`]: crate::fault_threads
 

@@ -27,7 +27,6 @@ mod handler_stack;
 mod held;
 mod interpose;
 mod intrinsics;
-mod kept;
 mod mapped_pages;
 mod mounts;
 mod objects;

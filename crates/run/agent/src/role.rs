@@ -8,8 +8,6 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use forebay_sigsafe::general::{__NR_madvise, __NR_sched_yield, MADV_KEEPONFORK, MADV_WIPEONFORK};
 use forebay_sigsafe::sys;
 
-use crate::kept::Kept;
-
 /// Found by a forked child (and before the agent is ready). It stays so until the child first stalls: most execute
 /// another program soon, and every page written to before that would be copied in vain.
 const UNKNOWN: u32 = 0;
@@ -27,17 +25,15 @@ const BEGINNING_YIELDS_MAX: u32 = 10_000;
 #[repr(C, align(4096))]
 pub struct Page {
     role: AtomicU32,
-    pub kept: Kept,
+    rest: [u8; 4092],
 }
 
-const _: () = assert!(size_of::<Page>() == 4096);
-
 /// Begins with the role.
-pub static PAGE: Page = Page { role: AtomicU32::new(UNKNOWN), kept: Kept::new() };
+pub static PAGE: Page = Page { role: AtomicU32::new(UNKNOWN), rest: [0; 4092] };
 
 /// Becomes the original; `false` where the kernel cannot wipe pages on fork.
 pub fn begin_original() -> bool {
-    // SAFETY: the page is a whole page of this library's memory, which has nothing but zeroes yet.
+    // SAFETY: the page is a whole page of this library's zero-initialised memory, whose only word is set below.
     let result = unsafe { sys!(__NR_madvise, &raw const PAGE, size_of::<Page>(), MADV_WIPEONFORK) };
     if result == 0 {
         PAGE.role.store(ORIGINAL, Ordering::Relaxed);
