@@ -21,6 +21,8 @@ pub struct Clients {
     pub sending: f64,
     /// Of those, the ones whose client has no room.
     pub client_full: f64,
+    /// Of those, the ones whose rest waits for the client to acknowledge a part that it has.
+    pub held_back: f64,
     /// Answers lie with the client, which has not read them.
     pub untaken: f64,
 }
@@ -56,13 +58,16 @@ struct Asked {
     own: bool,
 }
 
+/// What has arrived is acknowledged within the machine in less than this, unless the acknowledgement is delayed.
+const HELD_MS: u32 = 4;
+
 /// A fact of one connection: what it says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     NotAccepted,
     Unread,
     Untaken,
-    Sending { client_full: bool },
+    Sending { client_full: bool, held_back: bool },
     Elsewhere,
 }
 
@@ -120,16 +125,16 @@ impl Sockets {
             return None;
         }
         let mean = |sum: f64| sum / self.looks;
-        let Clients { connections, not_accepted, unread, before_for_s, sending, client_full, untaken } =
-            self.clients;
+        let sums = self.clients;
         let clients = Clients {
-            connections: mean(connections),
-            not_accepted: mean(not_accepted),
-            unread: mean(unread),
-            before_for_s: before_for_s / self.clients.before().max(1.0),
-            sending: mean(sending),
-            client_full: mean(client_full),
-            untaken: mean(untaken),
+            connections: mean(sums.connections),
+            not_accepted: mean(sums.not_accepted),
+            unread: mean(sums.unread),
+            before_for_s: sums.before_for_s / sums.before().max(1.0),
+            sending: mean(sums.sending),
+            client_full: mean(sums.client_full),
+            held_back: mean(sums.held_back),
+            untaken: mean(sums.untaken),
         };
         let dependency = |(name, asked): (&String, &Asked)| Dependency {
             name: name.clone(),
@@ -167,9 +172,10 @@ impl Clients {
             Place::NotAccepted => self.not_accepted += 1.0,
             Place::Unread => self.unread += 1.0,
             Place::Untaken => self.untaken += 1.0,
-            Place::Sending { client_full } => {
+            Place::Sending { client_full, held_back } => {
                 self.sending += 1.0;
                 self.client_full += f64::from(u8::from(client_full));
+                self.held_back += f64::from(u8::from(held_back));
             }
             Place::Elsewhere => {}
         }
@@ -189,7 +195,12 @@ impl Place {
             () if end.inode == 0 => Self::NotAccepted,
             () if end.unread > 0 => Self::Unread,
             () if untaken => Self::Untaken,
-            () if on_the_way => Self::Sending { client_full: traffic.receiver_full_us * 2 > traffic.busy_us },
+            () if on_the_way => {
+                let client_full = traffic.receiver_full_us * 2 > traffic.busy_us;
+                let is_small = traffic.not_sent > 0 && traffic.unacknowledged == 1;
+                let held_back = is_small && arrived && !client_full && traffic.sent_ago >= HELD_MS;
+                Self::Sending { client_full, held_back }
+            }
             () => Self::Elsewhere,
         }
     }
@@ -267,16 +278,20 @@ mod tests {
             // The client has what was sent, and has not said so.
             end(SERVER, 4006, 7, Traffic { unacknowledged: 1, ..QUIET }),
             end(4006, SERVER, 902, Traffic { received: 5_000, ..QUIET }),
+            // The client has what was sent, and the rest waits until it says so.
+            end(SERVER, 4007, 8, held),
+            end(4007, SERVER, 903, Traffic { received: 5_000, ..QUIET }),
             Connection { unread: 10, ..end(4005, SERVER, 901, QUIET) },
             end(SERVER, 4005, 6, Traffic { unacknowledged: 1, ..QUIET }),
         ]);
         let expected = Clients {
-            connections: 7.0,
+            connections: 8.0,
             not_accepted: 1.0,
             unread: 1.0,
             before_for_s: 0.0,
-            sending: 2.0,
+            sending: 3.0,
             client_full: 1.0,
+            held_back: 1.0,
             untaken: 1.0,
         };
         assert_eq!(clients, expected);

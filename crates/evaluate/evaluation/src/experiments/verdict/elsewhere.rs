@@ -128,6 +128,14 @@ impl Verdict {
         if clients.client_full >= MOST * clients.sending {
             self.says(format!("of those {:.1} had a client without room for more", clients.client_full));
         }
+        if clients.held_back >= MOST * clients.sending {
+            self.says(format!(
+                "of those {:.1} had a rest that the kernel keeps until the client acknowledges the part that it has, which \
+                 clients delay (Nagle's algorithm): set TCP_NODELAY, or write each answer with one call",
+                clients.held_back
+            ));
+            self.name = Some("(delayed acknowledgements)".to_owned());
+        }
         Some(Limit::Network)
     }
 

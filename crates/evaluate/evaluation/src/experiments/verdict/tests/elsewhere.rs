@@ -184,3 +184,15 @@ fn connections_that_are_never_taken_mean_that_all_workers_are() {
     assert_eq!(starving(2.0), Limit::Workers);
     assert_ne!(starving(0.006), Limit::Workers);
 }
+
+#[test]
+fn answers_in_small_parts_that_wait_for_delayed_acknowledgements_are_named() {
+    let sending = |held_back| {
+        let clients = Clients { connections: 8.0, sending: 7.0, held_back, ..Clients::default() };
+        Verdict::of(&idle(|evidence| evidence.clients = Some(clients)))
+    };
+    let held = sending(6.0);
+    assert_eq!(held.limit_with_name(), "network (delayed acknowledgements)");
+    assert!(held.evidence.iter().any(|sentence| sentence.contains("TCP_NODELAY")), "{held:?}");
+    assert_eq!(sending(1.0).limit_with_name(), "network");
+}
