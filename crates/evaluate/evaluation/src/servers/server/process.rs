@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,6 +32,9 @@ exec $(command -v setpriv > /dev/null && echo setpriv --pdeathsig TERM) "$@""#;
 const QUOTED: usize = 2000;
 /// So often is looked for processes that are left, at most.
 const LEFT_LOOKS_MAX: usize = 100;
+/// The variable that tells which process of forebay's something was started by.
+const MARK: &str = "FOREBAY_STARTED";
+static MARKS: AtomicU64 = AtomicU64::new(0);
 /// A port that is free at one address, or the next one, may be somebody's.
 const PORT_TRIES: usize = 20;
 
@@ -40,6 +44,8 @@ pub(crate) struct Process {
     child: Child,
     command: String,
     said: PathBuf,
+    /// In the environment of all that it starts.
+    mark: String,
 }
 
 impl Process {
@@ -66,9 +72,12 @@ impl Process {
             join.map_or(OsStr::new(""), Path::as_os_str),
         ]);
         command.args(arguments).current_dir(folder).process_group(0);
+        let number = MARKS.fetch_add(1, Ordering::Relaxed);
+        let value = format!("{}-{number}", std::process::id());
+        command.env(MARK, &value);
         command.stdin(Stdio::null()).stdout(log).stderr(log_again);
         let child = command.spawn().map_err(|source| Error::Start { command: shown.clone(), source })?;
-        Ok(Self { child, command: shown, said })
+        Ok(Self { child, command: shown, said, mark: format!("{MARK}={value}") })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -214,26 +223,44 @@ impl LeftBehind {
 
 impl Drop for LeftBehind {
     fn drop(&mut self) {
-        // One may start another one meanwhile.
-        for _ in 0..LEFT_LOOKS_MAX {
+        kill_all(|| {
             let processes = fs::read_to_string(&self.0).unwrap_or_default();
-            let left: Vec<Pid> =
-                processes.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect();
-            if left.is_empty() {
-                return;
-            }
-            for process in left {
-                let _ = kill_process(process, Signal::KILL);
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
+            processes.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
+        });
     }
 }
 
+/// A daemon has left the group, and without a control group its environment tells whose it is.
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+        kill_all(|| marked(&self.mark));
     }
+}
+
+/// Kills what is found, again and again: one may start another one meanwhile.
+fn kill_all(find: impl Fn() -> Vec<Pid>) {
+    for _ in 0..LEFT_LOOKS_MAX {
+        let left = find();
+        if left.is_empty() {
+            return;
+        }
+        for process in left {
+            let _ = kill_process(process, Signal::KILL);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Processes with this in their environment, as far as that may be seen; one that has ended has none.
+fn marked(mark: &str) -> Vec<Pid> {
+    let has_mark = |process: &Pid| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    processes.filter(has_mark).collect()
 }
 
 /// A port of the loopback that nobody listens on.
@@ -339,6 +366,15 @@ mod tests {
     fn children_end_with_their_server() {
         let folder = tempfile::tempdir().unwrap();
         let process = start("sleep 300 & echo $! > child; wait", folder.path());
+        let child = child_of(folder.path());
+        drop(process);
+        assert_gone(child);
+    }
+
+    #[test]
+    fn a_daemon_ends_with_what_started_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = start("setsid sh -c 'echo $$ > child; exec sleep 300' & wait", folder.path());
         let child = child_of(folder.path());
         drop(process);
         assert_gone(child);
