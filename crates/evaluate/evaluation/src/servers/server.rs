@@ -22,6 +22,7 @@ mod processors;
 mod proxy;
 mod report;
 mod router;
+mod run;
 mod simulation;
 mod slow_files;
 pub(crate) mod streaming;
@@ -45,7 +46,8 @@ use crate::harness::prediction::{Costs, read_host};
 use crate::harness::progress::Steps;
 use crate::servers::mediamtx;
 use crate::{Error, Progress, scratch_folder};
-use measure::{Bench, Given, Run};
+use measure::{Bench, Given};
+use run::Run;
 use slow_files::SlowFiles;
 use web::Documents;
 
@@ -418,5 +420,24 @@ impl<'a> Experiment<'a> {
             self.documents.insert((each, all), documents);
         }
         Ok(self.documents.get(&(each, all)).cloned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_are_not_there_are_told_before_anything_is_measured() {
+        for (lines, missing) in [
+            ("server = [\"no-such-a\"]\nurl = \"http://127.0.0.1:{port}/\"", "no-such-a"),
+            ("server = [\"sh\"]\nready = [\"no-such-b\"]\nurl = \"http://127.0.0.1:{port}/\"", "no-such-b"),
+            ("server = [\"sh\"]\nload = [\"no-such-c\"]", "no-such-c"),
+        ] {
+            let text = format!("title = \"t\"\n[any]\nname = \"n\"\n{lines}\n");
+            let description = Description::read(&text, &[]).unwrap();
+            let error = check_installed(&description, &description.trials()[0]).unwrap_err().to_string();
+            assert!(error.contains(&format!("there is no program {missing}")), "{error}");
+        }
     }
 }

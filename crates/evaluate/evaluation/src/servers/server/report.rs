@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::experiments::{Limit, Verdict};
 use forebay_results::{Row, Spread, Statement, StatementKind, median};
 
-use super::measure::{Figure, Run};
+use super::run::{Figure, Run};
 use super::{Cell, Outcome, Told};
 use crate::Error;
 use crate::harness::table::render_named_by;

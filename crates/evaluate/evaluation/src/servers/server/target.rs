@@ -315,3 +315,25 @@ fn group_named(name: &Path) -> Result<PathBuf, Error> {
     let found = groups.find(|group| fs::exists(group.join("cgroup.procs")).unwrap_or(false));
     found.ok_or_else(|| Error::NoGroup { group: name.to_owned() })
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::experiments::Rate;
+
+    use super::*;
+
+    #[test]
+    fn a_server_listens_where_its_url_says() {
+        let of = |url: &str| {
+            let (url, connections) = (url.to_owned(), Connections::Kept);
+            let load =
+                Load::Address { url, asked: Asked::default(), clients: 1, rate: Rate::Most, connections };
+            (hosts_of(&load).unwrap(), port_of(&load))
+        };
+        let here = |host: &str| vec![host.parse::<IpAddr>().unwrap()];
+        assert_eq!(of("http://127.0.0.1:{port}/"), (here("127.0.0.1"), None));
+        assert_eq!(of("http://[::1]:{port}/"), (here("::1"), None));
+        assert_eq!(of("http://127.0.0.2:8080/"), (here("127.0.0.2"), Some(8080)));
+        assert_eq!(of("https://127.0.0.1/"), (here("127.0.0.1"), Some(443)));
+    }
+}

@@ -7,7 +7,8 @@ mod told;
 
 use std::time::Duration;
 
-use super::measure::{Given, Run};
+use super::measure::Given;
+use super::run::Run;
 use super::{Experiment, Options, check_installed};
 use crate::experiments::{Doses, Resource, Server, Speed, Trial, Verdict};
 use crate::harness::interrupt::Interrupt;
