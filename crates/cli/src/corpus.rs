@@ -9,7 +9,6 @@ use forebay_evaluation::Profile;
 use forebay_evaluation::run::corpus::{self, Case};
 use forebay_supervisor::installed::AGENT;
 
-use crate::args::renamed;
 use crate::experiment::{Measured, Output, carry_out, print, tell, this_program};
 
 /// Options of `forebay evaluate corpus`.
@@ -23,7 +22,7 @@ pub struct Corpus {
     #[arg(long = "only", value_name = "NAME", value_parser = case)]
     pub only: Vec<&'static Case>,
     /// Disk of the data, the programs and their libraries: local, nvme, ssd-1ms-q128, raid-12ms-q4 or hdd-1ms-q1
-    #[arg(long, value_name = "DISK", default_value = "ssd-1ms-q128", value_parser = renamed::profile)]
+    #[arg(long, value_name = "DISK", default_value = "ssd-1ms-q128")]
     pub disk: Profile,
     /// Rounds; each runs every command line alone and with forebay, cold, and once more alone, warm
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]

@@ -12,7 +12,6 @@ use forebay_evaluation::servers::streaming::{
 use forebay_quantity::size;
 use forebay_stream_clients::{Transport, process};
 
-use crate::args::renamed;
 use crate::experiment::{Measured, Output, carry_out, this_program};
 
 /// Options of `forebay evaluate streaming`.
@@ -34,7 +33,7 @@ pub struct Streaming {
     files: Files,
     /// Where the files are: cached in memory, or on a disk: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1 or
     /// remote (all but cached and local need root)
-    #[arg(long, value_name = "DISK", default_value = "cached", value_parser = renamed::disk)]
+    #[arg(long, value_name = "DISK", default_value = "cached")]
     profile: Disk,
     /// Memory of the server with what it reads, such as 256M; needs root
     #[arg(long, value_name = "SIZE", value_parser = size)]

@@ -9,7 +9,6 @@ use forebay_evaluation::{
 };
 use forebay_quantity::size;
 
-use super::renamed;
 use crate::experiment::Output;
 use crate::{
     cache::Cache, corpus::Corpus, meter::Meter, millipage::Millipage, need::Need, server::Server,
@@ -64,11 +63,11 @@ pub struct Speculation {
     pub table: Option<Table>,
     /// Disk of the data, and with --table 5 of the swap space: local, nvme, ssd-1ms-q128, raid-12ms-q4,
     /// hdd-1ms-q1 or remote. All but local need root [default: local; ssd-1ms-q128 for --table 5]
-    #[arg(long, value_parser = renamed::profile)]
+    #[arg(long)]
     pub profile: Option<Profile>,
     /// Program to compare: grep, ld, random-reads, mapped, chased, mapscan or resident; with --table 5 sphinx,
     /// matvec, fft, multigrid or gather; repeat it for several [default: all]
-    #[arg(long = "program", value_name = "PROGRAM", value_parser = renamed::program)]
+    #[arg(long = "program", value_name = "PROGRAM")]
     pub programs: Vec<Chosen>,
     /// Rounds; each runs every side once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]

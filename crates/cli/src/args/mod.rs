@@ -3,7 +3,6 @@
 mod cameras;
 mod evaluate;
 mod profile;
-pub(crate) mod renamed;
 mod report;
 mod serve;
 mod warm;

@@ -49,17 +49,6 @@ impl Profile {
         Some(Latency { per_request: Duration::from_micros(per_request_us), in_parallel })
     }
 
-    /// The profile that had this name in results of schema 1.
-    #[must_use]
-    pub fn of_old_name(name: &str) -> Option<Self> {
-        match name {
-            "cloud" => Some(Self::Ssd1Ms),
-            "disk4" => Some(Self::Raid12Ms),
-            "saturated" => Some(Self::Hdd1Ms),
-            _ => None,
-        }
-    }
-
     /// Whether it is a block device, which swap and file systems can lie on.
     #[must_use]
     pub fn is_device(self) -> bool {
@@ -110,11 +99,5 @@ mod tests {
             assert_eq!(profile.to_string().parse(), Ok(profile));
         }
         assert!("SSD".parse::<Profile>().unwrap_err().to_string().contains("raid-12ms-q4"));
-    }
-
-    #[test]
-    fn old_names_lead_to_the_profiles_of_today() {
-        let today = ["cloud", "disk4", "saturated", "local"].map(Profile::of_old_name);
-        assert_eq!(today, [Some(Profile::Ssd1Ms), Some(Profile::Raid12Ms), Some(Profile::Hdd1Ms), None]);
     }
 }

@@ -71,17 +71,6 @@ impl Program {
         }
     }
 
-    /// The program that had this name in results of schema 1.
-    #[must_use]
-    pub fn of_old_name(name: &str) -> Option<Self> {
-        match name {
-            "agrep" => Some(Self::Grep),
-            "gnuld" => Some(Self::Ld),
-            "xds" => Some(Self::RandomReads),
-            _ => None,
-        }
-    }
-
     /// What runs under this name.
     pub fn description(self) -> &'static str {
         match self {
@@ -353,12 +342,6 @@ mod tests {
             assert_eq!(program.to_string().parse(), Ok(program));
         }
         assert!("nm".parse::<Program>().unwrap_err().to_string().contains("random-reads"));
-    }
-
-    #[test]
-    fn old_names_lead_to_the_programs_of_today() {
-        let today = ["agrep", "gnuld", "xds", "mapped"].map(Program::of_old_name);
-        assert_eq!(today, [Some(Program::Grep), Some(Program::Ld), Some(Program::RandomReads), None]);
     }
 
     #[test]
