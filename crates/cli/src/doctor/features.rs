@@ -250,7 +250,7 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "control group of memory",
-        purpose: "it limits the memory of programs (evaluate speculation --table 5, memory=24M of evaluate server); needs root",
+        purpose: "it limits the memory of programs (evaluate speculation --table 5, memory=24M of evaluate server); needs root or a delegated group",
         remedy: "mount it with: mount -t cgroup -o memory memory /sys/fs/cgroup/memory",
         need: Need::Optional,
         look: Look::Why(why_no_memory_limit),
