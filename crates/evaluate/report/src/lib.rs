@@ -19,7 +19,7 @@ mod markdown;
 mod page;
 mod palette;
 mod plot;
-pub mod quantity;
+mod quantity;
 mod question;
 mod rank;
 mod results;
