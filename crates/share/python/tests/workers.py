@@ -9,10 +9,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 
-from forebay import share
+from forebay import _memory, share
 from forebay.share import Array, ShareError
 
 PATIENCE_S = 60
@@ -46,6 +47,12 @@ def add_one(array):
     return os.getpid()
 
 
+def made(number):
+    array = share.array(3, int)
+    array[...] = number
+    return array
+
+
 def set_row(array, row):
     array[row] = row
     return type(array).__name__, array.base is not None
@@ -54,6 +61,13 @@ def set_row(array, row):
 def die(array):
     array[0] = 7
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def until(is_so):
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def memory_objects(process="self"):
@@ -107,9 +121,53 @@ def a_pickle_is_the_place_and_not_the_data():
     assert type(pickle.loads(pickle.dumps(array.to_numpy()))) is np.ndarray
     for copied in (copy.copy(array), copy.deepcopy(array)):
         assert not np.may_share_memory(copied, array) and np.array_equal(copied, array)
-    data = pickle.dumps(array)
-    again = array = None
+    array.flags.writeable = False
+    assert not pickle.loads(pickle.dumps(array)).flags.writeable
+
+
+def what_is_pickled_stays_until_it_is_unpickled():
+    array = share.array(3)
+    array[...] = 5
+    label, data = f"forebay:{array.name}", pickle.dumps(array)
+    array = None
+    array = pickle.loads(data)
+    assert array.tolist() == [5, 5, 5]
+    array = None
+    until(lambda: label not in memory_objects())
     raises(ShareError, "keep a reference", pickle.loads, data)
+    # The time for it ends too.
+    _memory.KEPT = 0.0
+    label, data = (lambda array: (f"forebay:{array.name}", pickle.dumps(array)))(share.array(3))
+    until(lambda: label not in memory_objects())
+
+
+def workers_give_arrays_that_they_have_made():
+    with concurrent.futures.ProcessPoolExecutor(2) as pool:
+        assert [array.tolist() for array in pool.map(made, range(4))] == [[number] * 3 for number in range(4)]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert [array.tolist() for array in pool.map(made, range(4))] == [[number] * 3 for number in range(4)]
+
+
+def elements_are_of_any_type_of_numpy():
+    kinds = [
+        [("größe", "f8"), ("温度", "f8")],
+        {"names": ["a", "b"], "formats": ["i4", "f8"], "offsets": [8, 0]},
+        {"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 0], "itemsize": 12},
+        np.zeros(1, [("a", "f8"), ("b", "i4"), ("c", "f8")])[["c", "a"]].dtype,
+        [(("title", "a"), "i2", (2, 3)), ("b", [("c", ">u4")])],
+        [(f"f{number}", "f8") for number in range(600)],
+        "datetime64[25s]",
+        str,
+        "S",
+    ]
+    for number, kind in enumerate(kinds):
+        name = f"types-{os.getpid()}-{number}"
+        array = share.array(3, kind, name=name)
+        wanted = np.zeros(3, kind).dtype
+        assert share.attach(name, 3, kind).dtype == array.dtype == wanted, kind
+        described = answer("a = share.attach(sys.argv[1]); print(ascii((a.dtype, a.shape)))", name)
+        assert described == ascii((wanted, (3,))), kind
+        assert pickle.loads(pickle.dumps(array)).dtype == wanted
 
 
 def processes_of_multiprocessing_share_it():
@@ -305,6 +363,8 @@ CHECKS = [
     an_array_is_an_ndarray,
     mistakes_are_told,
     a_pickle_is_the_place_and_not_the_data,
+    workers_give_arrays_that_they_have_made,
+    elements_are_of_any_type_of_numpy,
     processes_of_multiprocessing_share_it,
     tasks_of_concurrent_futures_share_it,
     a_worker_that_dies_leaves_it,
@@ -318,6 +378,7 @@ CHECKS = [
     dask_shares_it,
     pandas_works_in_it,
     hdf5_takes_it,
+    what_is_pickled_stays_until_it_is_unpickled,
 ]
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import ast
 import math
 import operator
+import struct
 from typing import Any, Optional, Union
 
 import numpy as np
@@ -16,6 +17,11 @@ from ._share import ShareError
 
 #: The data of an array begin at a multiple of this.
 ALIGNMENT = 64
+#: What an array in an object of its own begins with, behind the count: which version this is, and the size of a text. That is the
+#: array's shape and type.
+HEAD = struct.Struct("<8sQ")
+VERSION = b"forebay1"
+_TEXT = _memory.COUNT_BYTES + HEAD.size
 #: What malloc(3) keeps at most of what is freed, in bytes of one block.
 KEPT_MAX = 31 << 20
 #: Temporaries of an expression, in arrays.
@@ -86,7 +92,8 @@ class Array(np.ndarray):
         if memory is None or handle is None:
             return self.as_ndarray().__reduce_ex__(protocol)
         offset = address(self) - memory.address
-        return _attached, (tuple(handle), offset, self.shape, self.strides, self.dtype, self._axes, self._chunk)
+        description = (self.shape, self.strides, self.dtype, self._axes, self._chunk, self.flags.writeable)
+        return _attached, (tuple(handle), offset, *description)
 
     def __reduce__(self) -> Any:
         return self.__reduce_ex__(2)
@@ -103,29 +110,61 @@ def create(shape: tuple[int, ...], dtype: np.dtype[Any], name: Optional[str]) ->
     check_dtype(dtype)
     if min(shape, default=0) < 0:
         raise ValueError(f"an array cannot have the shape {shape}: lengths are 0 or more")
-    head = io.BytesIO()
-    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_2_0(head, described)
-    begin = -(-head.tell() // ALIGNMENT) * ALIGNMENT
-    segment = _memory.create(name, head.getvalue(), begin + math.prod(shape) * dtype.itemsize)
+    text = repr((shape, _described(dtype))).encode()
+    begin = _begin(len(text))
+    head = HEAD.pack(VERSION, len(text)) + text
+    segment = _memory.create(name, head, begin + math.prod(shape) * dtype.itemsize)
     return keep_temporaries(place(segment, begin, shape, dtype))
 
 
 def attach(name: str, shape: Optional[tuple[int, ...]], dtype: Optional[np.dtype[Any]]) -> Array:
     """The array of this name, of this shape and type where they are given."""
     segment = _memory.attach(name)
-    head = io.BytesIO(segment[: 1 << 16])
-    try:
-        if np.lib.format.read_magic(head) != (2, 0):
-            raise ValueError("another version")
-        has_shape, _, has_dtype = np.lib.format.read_array_header_2_0(head)
-    except ValueError as error:
-        raise ShareError(f"{name!r} is no array ({error}); use the same version of forebay everywhere") from None
+    version, length = HEAD.unpack(segment[_memory.COUNT_BYTES : _TEXT].ljust(HEAD.size))
+    if version != VERSION:
+        raise ShareError(f"{name!r} is no array of this version; use the same version of forebay everywhere")
+    has_shape, described = ast.literal_eval(segment[_TEXT : _TEXT + length].decode())
+    has_dtype = _of_description(described)
     if shape is not None and shape != has_shape:
         raise ShareError(f"the array {name!r} has the shape {has_shape}, not {shape}; attach it without a shape")
     if dtype is not None and dtype != has_dtype:
         raise ShareError(f"the array {name!r} is of {has_dtype}, not {dtype}; attach it without a dtype")
-    return keep_temporaries(place(segment, -(-head.tell() // ALIGNMENT) * ALIGNMENT, has_shape, has_dtype))
+    return keep_temporaries(place(segment, _begin(length), has_shape, has_dtype))
+
+
+def _begin(length: int) -> int:
+    """Where the data are behind a text of so many bytes."""
+    return -(-(_TEXT + length) // ALIGNMENT) * ALIGNMENT
+
+
+def element_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """The type of an element. Texts without a length have one letter, as in arrays of zeros of NumPy."""
+    kind = np.dtype(dtype)
+    return kind if kind.itemsize or kind.kind not in "SU" else np.empty(0, kind).dtype
+
+
+def _described(dtype: np.dtype[Any]) -> Any:
+    """A type as a literal of Python, whatever its fields are called and wherever they lie."""
+    if dtype.subdtype:
+        return _described(dtype.subdtype[0]), dtype.subdtype[1]
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    fields = [dtype.fields[name] for name in dtype.names]
+    return {
+        "names": list(dtype.names),
+        "formats": [_described(field[0]) for field in fields],
+        "offsets": [field[1] for field in fields],
+        "titles": [field[2] if len(field) > 2 else None for field in fields],
+        "itemsize": dtype.itemsize,
+    }
+
+
+def _of_description(described: Any) -> np.dtype[Any]:
+    if isinstance(described, tuple):
+        return np.dtype((_of_description(described[0]), described[1]))
+    if isinstance(described, str):
+        return np.dtype(described)
+    return np.dtype({**described, "formats": [_of_description(one) for one in described["formats"]]})
 
 
 def place(
@@ -190,10 +229,12 @@ def set_job(memory: Optional[JobMemory]) -> None:
 def _attached(handle: tuple[Any, ...], offset: int, *description: Any) -> Array:
     """What a pickled array becomes."""
     known = Handle(*handle)
-    shape, strides, dtype, axes, chunk = description
+    shape, strides, dtype, axes, chunk, is_writeable = description
     job = memory_of(_job)
     memory: Any = _job if job is not None and job.inode == known.inode else _memory.attach_handle(known)
-    return keep_temporaries(place(memory, offset, shape, dtype, strides, axes, chunk))
+    array = keep_temporaries(place(memory, offset, shape, dtype, strides, axes, chunk))
+    array.flags.writeable = is_writeable
+    return array
 
 
 def address(array: npt.NDArray[Any]) -> int:

@@ -12,9 +12,10 @@ import os
 import re
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Optional
 from weakref import WeakValueDictionary
 
@@ -27,6 +28,12 @@ PREFIX = "forebay:"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 #: Seconds that a process waits for another one that makes an array of the same name.
 PATIENCE = 10.0
+#: Seconds for which a process keeps an object that it has given a handle of, unless the handle is used before.
+KEPT = 10.0
+#: Seconds between two looks whether it is used.
+LOOK = 0.05
+#: At its beginning an object has the number of handles that were used. What is shared comes behind.
+COUNT_BYTES = 8
 #: No process can make the object longer or shorter, so no access to it fails. The last seal comes when it is complete.
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -56,8 +63,18 @@ class Segment(mmap.mmap):
         self.address = _address(np.frombuffer(self, np.uint8))
 
     def handle(self) -> Handle:
-        """For other processes."""
+        """For other processes. The object is kept for one of them, for some seconds."""
+        if self.label != JOB:
+            _keep(self)
         return Handle(self.label, os.getpid(), self.inode, len(self))
+
+    def handles_used(self) -> int:
+        """How many handles were used; too few where two processes used one at the same moment."""
+        return int.from_bytes(self[:COUNT_BYTES], "little")
+
+    def note_used(self) -> None:
+        """A handle is used."""
+        self[:COUNT_BYTES] = (self.handles_used() + 1).to_bytes(COUNT_BYTES, "little")
 
     def close(self) -> None:
         """Raises BufferError: the memory goes with the last array in it."""
@@ -89,7 +106,7 @@ _mapped: WeakValueDictionary[int, Segment] = WeakValueDictionary()
 
 
 def create(name: Optional[str], head: bytes, size: int) -> Segment:
-    """A new object of `size` bytes that begins with `head`. The rest is zeros.
+    """A new object of `size` bytes, with `head` behind the count. The rest is zeros.
 
     Raises `ShareError` if the name is taken, or there is not enough memory.
     """
@@ -119,16 +136,65 @@ def attach(name: str) -> Segment:
 def attach_handle(handle: Handle) -> Segment:
     """The object that another process, or this one, had when it gave the handle."""
     mapped = _mapped.get(handle.inode)
-    if mapped is not None and mapped.label == handle.label and len(mapped) == handle.size:
-        return mapped
-    return _map(handle.label, handle.process, handle.inode, handle.size)
+    if mapped is None or mapped.label != handle.label or len(mapped) != handle.size:
+        mapped = _map(handle.label, handle.process, handle.inode, handle.size)
+    if handle.label != JOB:
+        mapped.note_used()
+    return mapped
+
+
+class _Kept(NamedTuple):
+    segment: Segment
+    #: So many handles are used when all that were given are, and until when that is waited for.
+    used: int
+    until: float
+
+
+#: What this process keeps for those that have a handle, by inode. A thread looks at it while there is any.
+_kept: dict[int, _Kept] = {}
+_keeping = threading.RLock()
+
+
+def _keep(segment: Segment) -> None:
+    with _keeping:
+        before = _kept.get(segment.inode)
+        used = max(segment.handles_used(), before.used if before else 0) + 1
+        is_first = not _kept
+        _kept[segment.inode] = _Kept(segment, used, time.monotonic() + KEPT)
+    if is_first:
+        # As the interpreter ends there are no more threads, and all is let go of.
+        with suppress(RuntimeError):
+            threading.Thread(target=_let_go, name="forebay-share", daemon=True).start()
+
+
+def _let_go() -> None:
+    """Lets go of what is kept, when that is due."""
+    is_any = True
+    while is_any:
+        time.sleep(LOOK)
+        with _keeping:
+            now = time.monotonic()
+            due = [inode for inode, kept in _kept.items() if now > kept.until or kept.segment.handles_used() >= kept.used]
+            for inode in due:
+                del _kept[inode]
+            is_any = bool(_kept)
+
+
+def _keep_nothing() -> None:
+    """In a child, which has no such thread: its parent keeps all."""
+    global _keeping
+    _keeping = threading.RLock()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_keep_nothing)
 
 
 def _create(name: str, head: bytes, size: int) -> Segment:
     descriptor = os.memfd_create(PREFIX + name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.ftruncate(descriptor, max(size, len(head)))
-        os.pwrite(descriptor, head, 0)
+        os.ftruncate(descriptor, max(size, COUNT_BYTES + len(head)))
+        os.pwrite(descriptor, head, COUNT_BYTES)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, SEALS)
         return _segment(descriptor)
     finally:

@@ -64,7 +64,7 @@ def array(
 
     Raises `ShareError` if the name is taken, or there is not enough memory.
     """
-    return _array.create(_lengths(shape), np.dtype(dtype), name)
+    return _array.create(_lengths(shape), _array.element_type(dtype), name)
 
 
 def attach(
@@ -74,7 +74,8 @@ def attach(
 
     Raises `ShareError` if there is none, or it has another shape or type than are given.
     """
-    return _array.attach(name, None if shape is None else _lengths(shape), None if dtype is None else np.dtype(dtype))
+    wanted = None if dtype is None else _array.element_type(dtype)
+    return _array.attach(name, None if shape is None else _lengths(shape), wanted)
 
 
 def join(size: Optional[int] = None, views: Optional[int] = None) -> Host:
@@ -138,7 +139,8 @@ class Host:
         on, rank = (placement, 0) if isinstance(placement, str) else ("rank", self._rank(placement))
         if on not in ("blocks", "cyclic", "copies", "rank"):
             raise ValueError(f"placement is {on!r}; it can be 'blocks', 'cyclic', 'copies' or a rank")
-        return self._arrays.allocate(_lengths(shape), np.dtype(dtype), granularity, operator.index(chunk), (on, rank))
+        kind = _array.element_type(dtype)
+        return self._arrays.allocate(_lengths(shape), kind, granularity, operator.index(chunk), (on, rank))
 
     def allocate(self, shape: Union[int, Sequence[int]], dtype: npt.DTypeLike = float) -> Array:
         """Allocate an array of zeros alone, at any time, whatever other hosts do. It is one part.
@@ -148,7 +150,7 @@ class Host:
 
         Raises `ShareError` if there is no room.
         """
-        return self._arrays.allocate_alone(_lengths(shape), np.dtype(dtype))
+        return self._arrays.allocate_alone(_lengths(shape), _array.element_type(dtype))
 
     def address(self, array: npt.NDArray[Any]) -> int:
         """Where the first element of an array is, alike on all hosts."""
@@ -159,7 +161,7 @@ class Host:
 
         Raises `ShareError` if there are not so many bytes of one allocation.
         """
-        return self._arrays.at(operator.index(address), _lengths(shape), np.dtype(dtype))
+        return self._arrays.at(operator.index(address), _lengths(shape), _array.element_type(dtype))
 
     def free(self, array: npt.NDArray[Any]) -> None:
         """Free an array that this host or another one has allocated alone. No host may use it afterwards.
