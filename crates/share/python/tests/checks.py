@@ -289,6 +289,57 @@ def some_arrays_are_one_ndarray(host):
             assert array.as_ndarray().shape == shape
 
 
+def an_array_in_parts_is_written_as_one_of_numpy(host):
+    writes = [
+        lambda a: np.clip(a, 3, 9, a),
+        lambda a: np.copyto(dst=a, src=5),
+        lambda a: np.copyto(a, 5, where=a > 7),
+        lambda a: np.cumsum(a, 0, None, a),
+        lambda a: np.take(a, list(range(len(a)))[::-1], 0, a),
+        lambda a: np.put(a=a, ind=[2, 7], v=[1, 2]),
+        lambda a: np.put_along_axis(arr=a, indices=np.array([[1]] * len(a)), values=9, axis=1),
+        lambda a: np.fill_diagonal(a=a, val=3),
+        lambda a: np.nan_to_num(a, copy=False, nan=3),
+        lambda a: np.add(a, 1, out=a, where=a > 4),
+        lambda a: np.add.at(a, ([1, 1], [2, 2]), 1),
+        lambda a: np.divmod(a, 3, out=(a, None)),
+        lambda a: a.mean(axis=0, out=a[0]),
+        lambda a: a.__iadd__(a[1]),
+    ]
+    for array in [host.array((40, 5), granularity=granularity) for granularity in ("element", "row")]:
+        if host.rank == 0:
+            for number, write in enumerate(writes):
+                plain = np.arange(200.0).reshape(40, 5)
+                plain[1, 1] = np.nan
+                array[...] = plain
+                results = write(plain), write(array)
+                assert np.array_equal(array.to_numpy(), plain, equal_nan=True), number
+                assert (results[0] is plain) == (results[1] is array), number
+            if isinstance(array, np.ndarray):
+                continue
+            views = [array.ravel(), np.transpose(array), np.reshape(array, -1), np.flip(array), np.swapaxes(array, 0, 1)]
+            for view in [*views, *np.split(array, 2), np.expand_dims(array, 0), array.real]:
+                raises(ValueError, "read-only", view.fill, 1)
+            for name in ("flat", "real", "shape", "dtype"):
+                raises(AttributeError, "assign()", setattr, array, name, 5)
+    host.barrier()
+
+
+def what_an_operation_does_not_change_is_not_written(host):
+    array = host.array((20,), np.int64, granularity="element")
+
+    def change_the_first(value):
+        # Meanwhile another thread, or host, writes to another part.
+        array[5] = 7
+        return value + (value == 3)
+
+    if host.rank == 0 and isinstance(array, share.Parts):
+        array[0] = 3
+        np.frompyfunc(change_the_first, 1, 1)(array, out=array, casting="unsafe")
+        assert (array[0], array[5]) == (4, 7) and array.to_numpy().sum() == 11
+    host.barrier()
+
+
 def hosts_that_write_neighbours_do_not_disturb_each_other(host):
     for granularity in (None, "row"):
         array = host.array((64, 8), placement="cyclic", granularity=granularity)
@@ -644,6 +695,8 @@ CHECKS = [
     ranges_are_copied_and_assigned,
     parts_are_the_memory_itself,
     some_arrays_are_one_ndarray,
+    an_array_in_parts_is_written_as_one_of_numpy,
+    what_an_operation_does_not_change_is_not_written,
     hosts_that_write_neighbours_do_not_disturb_each_other,
     an_operation_asks_for_what_it_needs_at_once,
     a_lock_makes_a_sum_exact,

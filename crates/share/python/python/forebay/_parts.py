@@ -19,22 +19,28 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     """An array between machines whose parts are protected one by one, and so lie apart. Made by `Host.array`.
 
     It is used like an ndarray. ``array[i]`` and ``array[2:5]`` are the shared memory itself; operations gather what they read,
-    and scatter what they write. What else NumPy makes of it (``array.T``, ``array[[1, 2]]``, ``np.asarray(array)``) is a
+    and write the elements that they have changed. What else NumPy makes of it (``array.T``, ``array[[1, 2]]``, ``np.asarray(array)``) is a
     copy that cannot be written to.
     """
 
     #: Above an ndarray, which leaves operations to it.
     __array_priority__ = 1.0
 
+    _memory: npt.NDArray[np.uint8]
+    _table: npt.NDArray[np.int64]
+    _chunk: int
+    part_shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
     def __init__(
         self, memory: npt.NDArray[np.uint8], table: npt.NDArray[np.int64], part_shape: tuple[int, ...],
         dtype: np.dtype[Any], chunk: int,
     ) -> None:
-        self._memory = memory
-        self._table = table
-        self._chunk = chunk
-        self.part_shape = part_shape
-        self.dtype = dtype
+        self.__dict__.update(_memory=memory, _table=table, _chunk=chunk, part_shape=part_shape, dtype=dtype)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuses what an ndarray would write to its elements, as by ``array.flat = 5``, or change of itself."""
+        raise AttributeError(f"{name!r} of an array whose parts lie apart cannot be set; see assign()")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,35 +131,19 @@ class Parts(NDArrayOperatorsMixin, InPieces):
         return copied if copy else _frozen(copied)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        out = named.pop("out", ())
-        if out:
-            named["out"] = tuple(map(_gathered, out))
-        plain = [_gathered(value) for value in inputs]
-        result = getattr(ufunc, method)(*plain, **{key: _gathered(value) for key, value in named.items()})
-        written = zip(out, named["out"]) if out else zip(inputs[:1], plain) if method == "at" else ()
-        for given, value in written:
-            if isinstance(given, Parts):
-                given._scatter(value)
-        if not out:
-            return result
-        return out[0] if len(out) == 1 else tuple(r if o is None else o for o, r in zip(out, result))
+        # Nothing else is written.
+        copies = Copies(list(named.get("out", ())) + list(inputs[:1] if method == "at" else ()))
+        return copies.given(copies.call(getattr(ufunc, method), inputs, named))
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, named: Any) -> Any:
-        gathered = [_gathered(value) for value in arguments]
-        out = named.get("out")
-        result = function(*gathered, **{key: _gathered(value) for key, value in named.items()})
-        if isinstance(out, Parts):
-            out._scatter(result)
-            return out
-        if function in WRITING and arguments and isinstance(arguments[0], Parts):
-            arguments[0]._scatter(gathered[0])
-        return result
+        return _called(function, arguments, named)
 
     def __getattr__(self, name: str) -> Any:
-        """The methods of an ndarray that change nothing, of a copy."""
+        """The methods of an ndarray that change nothing but what they are given to write to, of a copy."""
         if name.startswith("_") or name in CHANGING or not hasattr(np.ndarray, name):
             raise AttributeError(f"an array whose parts lie apart has no attribute {name!r}; see to_numpy() and assign()")
-        return getattr(_frozen(self.to_numpy()), name)
+        found = getattr(_frozen(self.to_numpy()), name)
+        return (lambda *arguments, **named: _called(found, arguments, named)) if callable(found) else found
 
     def __bool__(self) -> bool:
         return bool(self.to_numpy())
@@ -195,7 +185,7 @@ class Parts(NDArrayOperatorsMixin, InPieces):
         if start is not None or stop is not None:
             return self._with(self._table[start:stop]).to_numpy()
         present([self], write=False)
-        return self._places()[self._table.reshape(-1)].view(self.dtype).reshape(self.shape)
+        return self._places(self._part_bytes)[self._table.reshape(-1)].view(self.dtype).reshape(self.shape)
 
     def assign(self, values: npt.ArrayLike, start: Optional[int] = None, stop: Optional[int] = None) -> None:
         """Write `values` to all, or to ``[start:stop]`` along the first axis, of whose shape they are or become by
@@ -217,8 +207,19 @@ class Parts(NDArrayOperatorsMixin, InPieces):
         given[...] = _gathered(values)
         if self._table.size:
             present([self], write=True)
-            places = self._places()
+            places = self._places(self._part_bytes)
             places[self._table.reshape(-1)] = given.reshape(-1).view(places.dtype)
+
+    def write_changed(self, values: npt.NDArray[Any], before: npt.NDArray[Any]) -> None:
+        """Writes those elements alone that are others than `before`, since hosts may be writing to the rest."""
+        elements = [one.reshape(-1).view(np.uint8).reshape(self.size, -1) for one in (values, before)]
+        changed = np.flatnonzero((elements[0] != elements[1]).any(axis=1))
+        if changed.size:
+            parts, inside = np.divmod(changed, math.prod(self.part_shape))
+            table = self._table.reshape(-1)
+            present([self._with(table[np.unique(parts)])], write=True)
+            places = self._places(self.itemsize)
+            places[table[parts] + inside * self.itemsize] = values.reshape(-1).view(places.dtype)[changed]
 
     def _split(self, index: Any) -> Any:
         """The indices that choose parts and those in a part; two None where there are others than numbers and slices."""
@@ -243,14 +244,59 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     def _with(self, table: Any) -> Parts:
         return Parts(self._memory, np.asarray(table), self.part_shape, self.dtype, self._chunk)
 
-    def _places(self) -> npt.NDArray[Any]:
-        """All places at which a part could be, byte by byte."""
-        kind = np.dtype((np.void, self._part_bytes))
-        return np.ndarray((self._memory.size - self._part_bytes + 1,), kind, self._memory, 0, (1,))
+    def _places(self, size: int) -> npt.NDArray[Any]:
+        """All places at which so many bytes could be, byte by byte."""
+        return np.ndarray((self._memory.size - size + 1,), np.dtype((np.void, size)), self._memory, 0, (1,))
 
 
-#: Functions that write to their first argument, and methods that are none of an array whose parts lie apart.
-WRITING = frozenset((np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask))
+class Copies:
+    """Copies with which NumPy is called in place of arrays whose parts lie apart. What it writes to one is written to the parts."""
+
+    def __init__(self, written: list[Any]) -> None:
+        """`written` are the arguments that may be written."""
+        self._written = [value for value in _flat(written) if isinstance(value, Parts)]
+        self._taken: list[tuple[Parts, npt.NDArray[Any]]] = []
+
+    def call(self, function: Any, arguments: Any, named: dict[str, Any]) -> Any:
+        """What the function makes of the copies."""
+        plain, by_name = [self._of(value) for value in arguments], {key: self._of(value) for key, value in named.items()}
+        is_written = [any(parts is one for one in self._written) for parts, _ in self._taken]
+        taken = [pair for pair, is_one in zip(self._taken, is_written) if is_one]
+        before = [copied.copy() for _, copied in taken]
+        result = function(*plain, **by_name)
+        for (parts, copied), old in zip(taken, before):
+            if parts.size:
+                parts.write_changed(copied, old)
+        return result
+
+    def given(self, result: Any) -> Any:
+        """A result as the program gets it: the array itself for its copy, and what is a view of a copy as one of those."""
+        if type(result) in (list, tuple):
+            return type(result)(map(self.given, result))
+        for parts, copied in self._taken:
+            if result is copied:
+                return parts
+            if isinstance(result, np.ndarray) and np.may_share_memory(result, copied):
+                return _frozen(result)
+        return result
+
+    def _of(self, value: Any) -> Any:
+        if isinstance(value, Parts):
+            known = next((copied for parts, copied in self._taken if parts is value), None)
+            if known is None:
+                known = value.to_numpy()
+                self._taken.append((value, known))
+            return known
+        return type(value)(map(self._of, value)) if type(value) in (list, tuple) else value
+
+
+def _called(function: Any, arguments: Any, named: Any) -> Any:
+    """What a function of NumPy returns, which may write to any argument, given by its place or by its name."""
+    copies = Copies([*arguments, *named.values()])
+    return copies.given(copies.call(function, arguments, named))
+
+
+#: Methods that are none of an array whose parts lie apart.
 CHANGING = frozenset("base byteswap ctypes data flags partition put resize setfield setflags strides view".split())
 
 
@@ -261,6 +307,15 @@ def _gathered(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(map(_gathered, value)) if type(value) in (list, tuple) else value
     return value
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    """The same without lists and tuples around them."""
+    for value in values:
+        if type(value) in (list, tuple):
+            yield from _flat(value)
+        else:
+            yield value
 
 
 def _frozen(array: Any) -> Any:
