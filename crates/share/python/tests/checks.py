@@ -412,7 +412,14 @@ def numbers_change_by_atomic_operations(host):
             if host.rank == 0:
                 assert number.swap(5) == 0 and number.compare_exchange(5, 6) == 5 and number.fetch_add(-7) == 6
                 bits = np.dtype(dtype).itemsize * 8
-                assert number.load() == (-1 if np.dtype(dtype).kind == "i" else 2**bits - 1)
+                smallest, largest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if np.dtype(dtype).kind == "i" else (0, 2**bits - 1)
+                assert number.load() == (-1 if smallest < 0 else largest)
+                for wrong in (smallest - 1, largest + 1):
+                    for call in (number.store, number.swap, lambda value: number.compare_exchange(value, 0)):
+                        raises(OverflowError, f"{wrong} is no number of {bits} bits", call, wrong)
+                    if bits < 64:
+                        number.wait_until("<" if wrong > 0 else ">", wrong)
+                        number.wait_until("!=", wrong)
             host.barrier()
     raises(IndexError, "give an index for each", host.atomic, table, 1)
     raises(IndexError, "out of bounds", host.atomic, table, (2, 0))
@@ -478,6 +485,8 @@ def teams_reduce_broadcast_and_gather(host):
         sums = team.all_reduce(np.arange(3000.0).reshape(30, 100) + host.rank)
         assert np.array_equal(sums, host.hosts * np.arange(3000.0).reshape(30, 100) + sum(range(host.hosts)))
         assert team.all_reduce(host.rank, "max") == host.hosts - 1
+        for reduction in ("min", "max"):
+            assert np.isnan(team.all_reduce(np.nan if host.rank == 0 else 1.0, reduction))
         assert team.all_reduce(np.uint8(1 << host.rank), "or") == (1 << host.hosts) - 1
         largest = team.reduce([host.rank, 5], "product", root=host.hosts - 1)
         assert (largest is None) == (team.rank != host.hosts - 1)

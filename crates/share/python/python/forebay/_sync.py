@@ -15,6 +15,8 @@ from . import _share
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 #: More threads than can wait.
 ALL = 2**32 - 1
+#: Units that are released at a time.
+UNITS_MAX = 2**32 - 1
 
 
 class Lock:
@@ -156,7 +158,8 @@ class Atomic:
     """One integer of an array, with operations that no other thread of any host comes in between of. Made by `Host.atomic`.
 
     The operations are sequentially consistent. Elements have 1, 2, 4 or 8 bytes; those of type ``V16`` are numbers of 128
-    bits without a sign. Results begin anew after the largest number.
+    bits without a sign. Results begin anew after the largest number. A number to set or to expect that an element cannot be
+    raises OverflowError.
     """
 
     def __init__(self, native: _share.Host, address: int, dtype: np.dtype[Any]) -> None:
@@ -175,15 +178,15 @@ class Atomic:
 
     def store(self, value: int) -> None:
         """Set it."""
-        self._operate("store", value)
+        self._operate("store", self._checked(value))
 
     def swap(self, value: int) -> int:
         """Set it. What it was."""
-        return self._operate("store", value)
+        return self._operate("store", self._checked(value))
 
     def compare_exchange(self, expected: int, value: int) -> int:
         """Set it if it is as expected. What it was."""
-        return self._operate("compare", value, expected)
+        return self._operate("compare", self._checked(value), self._checked(expected))
 
     def fetch_add(self, value: int = 1) -> int:
         """Add to it. What it was."""
@@ -203,15 +206,15 @@ class Atomic:
 
     def wait_until(self, comparison: str, number: int) -> int:
         """Wait until it is ``"=="``, ``"!="``, ``"<"``, ``"<="``, ``">"`` or ``">="`` a number, however it is stored. What it
-        is then.
+        is then. The number may be one that an element cannot be; it is below 2**127.
 
         A store of another machine wakes this thread at once. So does `ring` on this machine; without that the thread looks once in
         a millisecond.
         """
         if comparison not in COMPARISONS:
             raise ValueError(f"comparison is {comparison!r}; it can be {', '.join(COMPARISONS)}")
-        signed, word = self._is_signed, self._word(number)
-        return self._number(self._native.wait_until(self._address, self._bytes, signed, comparison, word))
+        signed, number = self._is_signed, operator.index(number)
+        return self._number(self._native.wait_until(self._address, self._bytes, signed, comparison, number))
 
     def ring(self) -> None:
         """Wake threads of this machine that wait for this number."""
@@ -220,6 +223,13 @@ class Atomic:
     def _operate(self, operation: str, value: int, expected: int = 0) -> int:
         word, expected = self._word(value), self._word(expected)
         return self._number(self._native.operate(self._address, self._bytes, operation, word, expected))
+
+    def _checked(self, number: int) -> int:
+        number = operator.index(number)
+        if self._number(self._word(number)) != number:
+            sign = "with" if self._is_signed else "without"
+            raise OverflowError(f"{number} is no number of {8 * self._bytes} bits {sign} a sign")
+        return number
 
     def _word(self, number: int) -> int:
         return operator.index(number) & ((1 << 8 * self._bytes) - 1)
