@@ -634,6 +634,7 @@ def mistakes_are_told(host):
     raises(ValueError, "placement", host.array, 3, placement="here")
     raises(ValueError, "no host", host.array, 3, placement=host.hosts)
     raises(ValueError, "no host", host.block, 3, -1)
+    raises(ValueError, "units is -1", host.semaphore, -1)
     raises(ShareError, "do not fit", host.array, 1 << 40)
     raises(OverflowError, "", host.lock(-1).acquire)
     assert host.array([3, 2]).shape == (3, 2) and host.array(np.int64(3)).shape == (3,)

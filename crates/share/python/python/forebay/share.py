@@ -46,7 +46,7 @@ from ._fetched import pieces
 from ._host_arrays import HostArrays
 from ._parts import Parts
 from ._share import ShareError
-from ._sync import Atomic, Condition, Lock, ReadWriteLock, Semaphore
+from ._sync import UNITS_MAX, Atomic, Condition, Lock, ReadWriteLock, Semaphore
 from ._team import Team
 
 __all__ = [
@@ -196,6 +196,10 @@ class Host:
 
     def semaphore(self, units: int = 0) -> Semaphore:
         """A semaphore with so many units. All hosts call this."""
+        units = operator.index(units)
+        # Before the others wait for it.
+        if not 0 <= units <= UNITS_MAX:
+            raise ValueError(f"units is {units}; a semaphore has 0 to {UNITS_MAX}")
         semaphore = Semaphore(self._native, self._word(f"semaphore({units})"))
         if self.rank == 0:
             semaphore.release(units)
