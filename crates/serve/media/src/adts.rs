@@ -16,15 +16,13 @@ use crate::kind;
 use crate::media::{Found, Track};
 use crate::sound;
 use crate::source::Source;
+use crate::tags;
 use crate::time::TimeBase;
 
 pub(crate) const HEADER_BYTES: usize = 7;
 pub(crate) const FRAME_SAMPLES: i64 = 1024;
 /// The longest frame that a header can tell of.
 const FRAME_BYTES_MAX: u64 = 1 << 13;
-
-/// How far damage may go.
-const GARBAGE_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) struct Header {
     pub config: [u8; 2],
@@ -73,11 +71,12 @@ pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {
     let (mut at, mut time, mut garbage) = (from, 0, 0);
     while at + HEADER_BYTES as u64 <= source.bytes() {
         let Some(header) = Header::read(source, at)?.filter(|header| header.config == first.config) else {
-            at += 1;
-            garbage += 1;
-            if garbage > GARBAGE_BYTES_MAX {
-                return Err(Error::Damaged("more than 1 MiB of it is no AAC"));
-            }
+            let end_of_frame = |source: &mut Source, at| {
+                let header = Header::read(source, at)?.filter(|header| header.config == first.config);
+                Ok(header.map(|header| at + header.bytes))
+            };
+            let Some(next) = tags::next_frame(source, at, &mut garbage, end_of_frame)? else { break };
+            at = next;
             continue;
         };
         if header.blocks > 1 {

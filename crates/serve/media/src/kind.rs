@@ -4,7 +4,7 @@ use crate::annex_b::{self, Codec};
 use crate::error::{Error, Result};
 use crate::source::Source;
 use crate::transport::Layout;
-use crate::{adts, mpeg_audio, transport};
+use crate::{adts, mpeg_audio, tags, transport};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -137,14 +137,11 @@ pub(crate) fn is_open(source: &mut Source) -> Result<bool> {
     Ok(begin.len() < KNOWN_BYTES || transport::may_be_first_packet(begin))
 }
 
-/// Where ID3 tags end; there are several at times.
+/// Where tags at the beginning end; there are several at times.
 fn after_tags(source: &mut Source) -> Result<u64> {
     let mut at = 0;
-    while let Some([b'I', b'D', b'3', _, _, flags, size @ ..]) = source.array::<10>(at)? {
-        // Seven bits in each byte of the size, which is without header and footer.
-        let bytes = size.iter().fold(0, |bytes, byte| bytes << 7 | u64::from(byte & 0x7F));
-        let footer = if flags & 0x10 != 0 { 10 } else { 0 };
-        at += 10 + bytes + footer;
+    while let Some(end) = tags::end(source, at)? {
+        at = end;
     }
     Ok(at)
 }

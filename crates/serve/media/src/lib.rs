@@ -47,6 +47,7 @@ mod reorder;
 mod sound;
 mod source;
 mod stored;
+mod tags;
 mod time;
 mod transport;
 mod vorbis;

@@ -16,14 +16,12 @@ use crate::index::{Builder, Entry, SAMPLES_MAX};
 use crate::kind;
 use crate::media::{Found, Track};
 use crate::source::Source;
+use crate::tags;
 use crate::time::TimeBase;
 
 pub(crate) const HEADER_BYTES: usize = 4;
 /// The longest frame, of layer II at 384 kbit/s and 32 kHz.
 const FRAME_BYTES_MAX: u64 = 1729;
-
-/// How far damage may go, tags at the end included.
-const GARBAGE_BYTES_MAX: u64 = 1 << 20;
 
 /// kbit/s by the field, for layers I, II and III of MPEG-1, then for layer I and both others of MPEG-2.
 const BIT_RATES: [[u16; 15]; 5] = [
@@ -108,11 +106,12 @@ pub(crate) fn read(source: &mut Source, from: u64) -> Result<Found> {
     }
     while at + HEADER_BYTES as u64 <= source.bytes() {
         let Some(header) = Header::read(source, at)?.filter(|header| header.is_like(&first)) else {
-            at += 1;
-            garbage += 1;
-            if garbage > GARBAGE_BYTES_MAX {
-                return Err(Error::Damaged("more than 1 MiB of it is no MPEG audio"));
-            }
+            let end_of_frame = |source: &mut Source, at| {
+                let header = Header::read(source, at)?.filter(|header| header.is_like(&first));
+                Ok(header.map(|header| at + u64::from(header.bytes)))
+            };
+            let Some(next) = tags::next_frame(source, at, &mut garbage, end_of_frame)? else { break };
+            at = next;
             continue;
         };
         let end = at + u64::from(header.bytes);

@@ -508,6 +508,39 @@ fn aac_and_mp3_without_container() {
 }
 
 #[test]
+fn tags_and_damage_between_frames_of_sound_are_passed_over() {
+    let Some(folder) = folder("tags_and_damage_between_frames_of_sound_are_passed_over") else { return };
+    // What they say looks like headers of frames, and would be more damage than a file may have.
+    let looks_so = [0xFF, 0xFB, 0x90, 0x64].repeat(300_000);
+    let bytes = looks_so.len();
+    let seven_bits = [21, 14, 7, 0].map(|shift| (bytes >> shift) as u8 & 0x7F);
+    let id3 = [&b"ID3\x04\0\0"[..], &seven_bits, &looks_so].concat();
+    let ape = |flags: u8| {
+        let size = (bytes as u32 + 32).to_le_bytes();
+        [&b"APETAGEX\xD0\x07\0\0"[..], &size, &[1, 0, 0, 0, 0, 0, 0, flags], &[0; 8]].concat()
+    };
+    let ape = [ape(0xA0), looks_so.clone(), ape(0x80)].concat();
+    let id3_1 = [&b"TAG"[..], &[0xFF, 0xFB, 0x90, 0x64].repeat(32)[..125]].concat();
+    let damage = [&[1, 0xFF, 0xFB, 0x90, 0x64, 0xFF, 0xF1, 0x50, 0x40][..], &[1; 3000]].concat();
+    for (name, options) in
+        [("a.mp3", "-c:a libmp3lame -id3v2_version 0 -write_xing 0"), ("a.aac", "-c:a aac")]
+    {
+        let one = folder.encode(2, &format!("-map 1:a {options}"), name);
+        let content = std::fs::read(&one).expect("sound");
+        let frames = entries(&open(&one), 0);
+        let joints = [[&ape[..], &id3_1].concat(), [&id3_1[..], &id3].concat(), damage.clone()];
+        for joint in &joints {
+            let joined = [&content, joint, &content, &ape, &id3_1].map(Vec::as_slice).concat();
+            let media = Media::read(&joined).expect("sound");
+            let places = entries(&media, 0).iter().map(|one| one.at).collect::<Vec<_>>();
+            let behind = (content.len() + joint.len()) as u64;
+            let both = frames.iter().map(|one| one.at).chain(frames.iter().map(|one| behind + one.at));
+            assert_eq!(places, both.collect::<Vec<_>>(), "{name}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_served_is_named() {
     let Some(folder) = folder("what_cannot_be_served_is_named") else { return };
     let mixed = folder.encode(2, "-c:v mpeg2video -c:a aac", "mixed.mp4");

@@ -181,7 +181,9 @@ impl Pass {
         let (Some(movie), Some(info), Some(tracks)) = (&mut self.movie, &self.info, &self.tracks) else {
             return true;
         };
-        let next = Movie::read(self.header.clone(), info, tracks).ok();
+        self.compared += 1;
+        let is_few = self.compared <= SEGMENTS_MAX;
+        let next = if is_few { Movie::read(self.header.clone(), info, tracks).ok() } else { None };
         let is_like =
             next.is_some_and(|next| next.time_base == movie.time_base && next.codings().eq(movie.codings()));
         let phrase = "a segment with other tracks than the first one";
