@@ -102,11 +102,13 @@ impl Serving {
     fn screen(&mut self, id: ConnectionId, opened: Arc<Opened>) {
         let Some(asked) = self.take_asked(id) else { return };
         let Route::Film { path, query, .. } = &asked.route else { return };
-        match self.web.films.renew(&(path.clone(), query.clone()), &opened, clock::now_ns()) {
+        let name = (path.clone(), query.clone());
+        match self.web.films.renew(&name, &opened, clock::now_ns()) {
             Some(screened) => self.show_film(id, &asked, &screened),
             None => {
                 self.set_state(id, State::Asking(Box::new(asked)));
-                self.readers.look_up(Lookup::Film(id, opened));
+                let lookup = self.web.films.ask(&name, &opened, id);
+                lookup.into_iter().for_each(|lookup| self.readers.look_up(lookup));
             }
         }
     }
@@ -129,30 +131,20 @@ impl Serving {
                     self.tend(id);
                 }
             }
-            Looked::Film(id, opened, film) => {
-                let Some(asked) = self.take_asked(id) else { return };
-                let screened = Screened { opened, film };
-                let mut waiting = Vec::new();
-                if let Route::Film { path, query, .. } = &asked.route {
-                    let name = (path.clone(), query.clone());
-                    waiting = self.web.films.insert(name, screened.clone(), now_ns);
+            Looked::Film(name, opened, film) => {
+                let askers = self.web.films.take_askers(&name, &opened);
+                if askers.is_empty() {
+                    return;
                 }
-                self.show_film(id, &asked, &screened);
-                self.go_on_http(id);
-                self.tend(id);
+                let screened = Screened { opened, film };
+                let waiting = self.web.films.insert(name, screened.clone(), now_ns);
+                self.show_to_all(askers, &screened);
                 self.serve_again(waiting);
             }
             Looked::Growth(name, before, grown) => {
                 let grown = self.web.films.put_grown(&name, &before, grown, now_ns);
                 let Some((screened, waiting)) = grown else { return };
-                // They are shown this film, even if it has grown further meanwhile.
-                for id in waiting {
-                    if let Some(asked) = self.take_asked(id) {
-                        self.show_film(id, &asked, &screened);
-                    }
-                    self.go_on_http(id);
-                    self.tend(id);
-                }
+                self.show_to_all(waiting, &screened);
             }
             Looked::Nothing(lookup) => {
                 let what = match &lookup {
@@ -164,11 +156,22 @@ impl Serving {
                 self.log.say(now_ns, &sentence);
                 let waiting = match lookup {
                     Lookup::List => std::mem::take(&mut self.web.list_waiters),
-                    Lookup::Film(id, _) => vec![id],
+                    Lookup::Film(name, opened) => self.web.films.take_askers(&name, &opened),
                     Lookup::Growth(name, film) => self.web.films.forget(&name, &film),
                 };
                 self.refuse(waiting, &Response::refusal(500, "the server failed to look at it"));
             }
+        }
+    }
+
+    /// Shows a film to all who have waited for it, even if it has grown further meanwhile.
+    fn show_to_all(&mut self, all: Vec<ConnectionId>, screened: &Screened) {
+        for id in all {
+            if let Some(asked) = self.take_asked(id) {
+                self.show_film(id, &asked, screened);
+            }
+            self.go_on_http(id);
+            self.tend(id);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Films that browsers play at the moment: they ask again and again, for segment after segment. A film that is being recorded is
-//! followed: another thread looks how far it has grown, once for all who wait for that.
+//! followed. Other threads look what a film is and how far it has grown, once for all who wait for that.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,6 +51,13 @@ pub(super) enum Found {
     Nothing,
 }
 
+/// A file that another thread makes a film of.
+struct New {
+    name: Name,
+    opened: Arc<Opened>,
+    askers: Vec<ConnectionId>,
+}
+
 /// What is to be done for those who wait.
 #[derive(Default)]
 pub(super) struct Due {
@@ -63,6 +70,7 @@ pub(super) struct Due {
 #[derive(Default)]
 pub(super) struct Films {
     kept: HashMap<Name, Kept>,
+    new: Vec<New>,
     /// When it is asked next whether films have grown; `None` while no connection waits for that.
     due_ns: Option<u64>,
 }
@@ -81,6 +89,12 @@ impl Kept {
 
     fn is(&self, film: &Arc<Film>) -> bool {
         self.screened.film.as_ref().is_ok_and(|known| Arc::ptr_eq(known, film))
+    }
+}
+
+impl New {
+    fn is(&self, name: &Name, opened: &Arc<Opened>) -> bool {
+        self.name == *name && Arc::ptr_eq(&self.opened, opened)
     }
 }
 
@@ -112,6 +126,21 @@ impl Films {
         }
         (kept.opened_ns, kept.used_ns) = (now_ns, now_ns);
         Some(kept.screened.clone())
+    }
+
+    /// A connection asks for a file that is no film yet. Returns the look that this takes, if none is under way.
+    pub fn ask(&mut self, name: &Name, opened: &Arc<Opened>, id: ConnectionId) -> Option<Lookup> {
+        if let Some(new) = self.new.iter_mut().find(|new| new.is(name, opened)) {
+            new.askers.push(id);
+            return None;
+        }
+        self.new.push(New { name: name.clone(), opened: opened.clone(), askers: vec![id] });
+        Some(Lookup::Film(name.clone(), opened.clone()))
+    }
+
+    /// All who ask for what another thread has made a film of, or has not; none if that was forgotten meanwhile.
+    pub fn take_askers(&mut self, name: &Name, opened: &Arc<Opened>) -> Vec<ConnectionId> {
+        self.new.extract_if(.., |new| new.is(name, opened)).flat_map(|new| new.askers).collect()
     }
 
     /// Returns the connections that wait for a film that is none any more: they are to ask again.
@@ -153,9 +182,10 @@ impl Films {
         kept.map(|mut kept| kept.take_waiting()).unwrap_or_default()
     }
 
-    /// All who wait for any film, which are to ask again.
+    /// All who ask or wait for any film. They are to ask again.
     pub fn take_waiting(&mut self) -> Vec<ConnectionId> {
-        self.kept.values_mut().flat_map(Kept::take_waiting).collect()
+        let askers = self.new.drain(..).flat_map(|new| new.askers);
+        askers.chain(self.kept.values_mut().flat_map(Kept::take_waiting)).collect()
     }
 
     /// When something is to be done for those who wait.
@@ -195,7 +225,7 @@ mod tests {
     use crate::rig::FRAME;
 
     #[test]
-    fn a_film_that_grows_is_looked_at_once_for_all_who_wait() {
+    fn a_film_is_looked_at_once_for_all_who_ask_and_who_wait_for_more() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.aac");
         std::fs::write(&path, FRAME.repeat(100)).expect("a file");
@@ -205,8 +235,12 @@ mod tests {
         let film = Film::new(&playlist, |_| None).map(Arc::new);
         let opened = Catalog::of(folder.path(), 1).open("a.aac", "").expect("sound");
         let (mut films, name) = (Films::default(), ("a.aac".to_owned(), String::new()));
-        assert!(films.insert(name.clone(), Screened { opened, film }, 0).is_empty());
         let [one, other, late] = [1, 2, 3].map(ConnectionId);
+        assert!(matches!(films.ask(&name, &opened, one), Some(Lookup::Film(..))));
+        assert!(films.ask(&name, &opened, other).is_none(), "it is looked at");
+        assert_eq!(films.take_askers(&name, &opened), [one, other]);
+        assert!(films.take_askers(&name, &opened).is_empty());
+        assert!(films.insert(name.clone(), Screened { opened, film }, 0).is_empty());
         assert!(films.wait(&name, one, PATIENCE_NS, 0).is_none(), "it has not grown");
         assert!(films.take_due(ASK_NS).lookups.is_empty());
         growing.put(media(), Stage::Following);

@@ -7,7 +7,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use forebay_hls::{Film, Unplayable};
 use forebay_media::index::Cursor;
-use forebay_rtsp::server::ConnectionId;
 
 use super::films::Name;
 use super::listing::Listing;
@@ -22,7 +21,8 @@ const SAMPLE_BYTES_MAX: usize = 64 << 10;
 /// What is to be looked up.
 pub(crate) enum Lookup {
     List,
-    Film(ConnectionId, Arc<Opened>),
+    /// What of a file browsers play.
+    Film(Name, Arc<Opened>),
     /// How far a film has grown.
     Growth(Name, Arc<Film>),
 }
@@ -31,14 +31,14 @@ pub(crate) enum Lookup {
 pub(crate) enum Looked {
     /// A list, and of which folders.
     List(Arc<Listing>, Arc<Roots>),
-    Film(ConnectionId, Arc<Opened>, Result<Arc<Film>, Unplayable>),
+    Film(Name, Arc<Opened>, Result<Arc<Film>, Unplayable>),
     /// A film as it was, and as it is.
     Growth(Name, Arc<Film>, Arc<Film>),
     /// The look broke off.
     Nothing(Lookup),
 }
 
-/// A queue of lookups. Each connection has one at most, and so has each film that grows.
+/// A queue of lookups. There is one list of folders at most, and one look at each film.
 #[derive(Default)]
 pub(crate) struct LookupQueue {
     state: Mutex<State>,
@@ -96,9 +96,9 @@ pub(crate) fn look(catalog: &Catalog, lookup: &Lookup) -> Looked {
             let roots = catalog.roots();
             Looked::List(Arc::new(Listing::of(&roots)), roots)
         }
-        Lookup::Film(asker, opened) => {
+        Lookup::Film(name, opened) => {
             let film = Film::new(&opened.playlist, |track| first_sample(opened, track));
-            Looked::Film(*asker, opened.clone(), film.map(Arc::new))
+            Looked::Film(name.clone(), opened.clone(), film.map(Arc::new))
         }
         Lookup::Growth(name, film) => {
             let grown = film.grown().map_or_else(|| film.clone(), Arc::new);
