@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use forebay_policy::balance::Prices;
 use forebay_protocol::hint_log;
-use forebay_protocol::layout::{CELL_FREE, CELL_READY, CHECKPOINT_STARTING, Header, Slot, file_system};
+use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::{Held, Turn};
@@ -442,59 +442,6 @@ fn wait_for(process: u32, to_kill: &impl Fn(u32) -> bool) {
     }
 }
 
-/// Waits until the executor has no file open for the process, or for the parent whose child this is.
-#[inline(never)]
-pub fn wait_for_hints() {
-    let Some(header) = session::header() else { return };
-    // The slot of a process that ends is closed already.
-    let slot = session::slot();
-    // Those that the executor has not taken yet are withdrawn: their speculators are gone.
-    for cell in slot.map_or(&[][..], |slot| &slot.paths) {
-        let _ = cell.state.compare_exchange(CELL_READY, CELL_FREE, SeqCst, Relaxed);
-    }
-    let tell = |until| {
-        if let Some(slot) = slot {
-            slot.quiet_until.store(until, SeqCst);
-        }
-    };
-    for pauses in 0..HINT_PAUSES_MAX {
-        if session::hints_under_way() == 0 {
-            break;
-        }
-        if pauses.is_multiple_of(HINT_PAUSES_TO_CALL) {
-            tell(quiet_end(header));
-            session::call_in();
-        }
-        process::pause();
-        // A killed executor finishes nothing: its supervisor sees that, or has been killed, too.
-        if (pauses + 1).is_multiple_of(HINT_PAUSES_TO_WAKE) && !session::wake_supervisor() {
-            break;
-        }
-    }
-    tell(0);
-}
-
-/// When a time ends for which the executor begins nothing, from now on.
-pub fn quiet_end(header: &Header) -> u64 {
-    ticks().saturating_add(header.ticks_per_second.load(Relaxed) / 1_000 * QUIET_MS)
-}
-
-/// Waits, while it begins no other, until the executor has done its jobs, and has no file open ahead: of all processes, of programs'
-/// loaders, and of a replay. One that waits for a file system which does not answer is not waited for. Whether that is so now.
-#[inline(never)]
-pub fn wait_for_jobs(header: &Header) -> bool {
-    let mut pauses = 0u32;
-    let has_any = || header.jobs_begun.load(SeqCst) != 0 || header.opened_count.load(Relaxed) != 0;
-    while has_any() && ticks() < header.quiet_until.load(Relaxed) {
-        process::pause();
-        pauses += 1;
-        if pauses.is_multiple_of(HINT_PAUSES_TO_WAKE) && !session::wake_supervisor() {
-            break;
-        }
-    }
-    !has_any()
-}
-
 /// # Safety
 /// `handle` is a pidfd.
 unsafe fn ended(handle: isize, milliseconds: u32) -> bool {
@@ -528,15 +475,6 @@ const END_MS: u32 = 400;
 const END_MS_MAX: u32 = 600;
 /// `struct sched_param` of a normal process.
 static NO_PRIORITY: i32 = 0;
-/// Time that the executor has to let go of files: reads of a slow device, some of them in line.
-const HINT_PAUSES_MAX: u32 = 10_000;
-/// The longest time for which the executor begins nothing, unless it is asked again. Choice: its reads of a slow device end within it,
-/// and a process that is killed meanwhile holds up little.
-const QUIET_MS: u64 = 50;
-/// After so many of them the executor is called, in case a file was opened meanwhile.
-const HINT_PAUSES_TO_CALL: u32 = 10;
-/// After these the supervisor is asked to look.
-const HINT_PAUSES_TO_WAKE: u32 = 200;
 /// Time that a checkpoint has to get its process id.
 const STARTING_PAUSES_MAX: u32 = 20;
 

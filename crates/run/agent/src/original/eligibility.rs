@@ -9,9 +9,10 @@ use forebay_sigsafe::{prctl, sys};
 
 use super::PROBES;
 use super::end::dismiss;
+use super::quiet::wait_for_hints;
 use super::slow::{Private, exclusive};
 use crate::status::Status;
-use crate::{fault_watch, role, session, spawn};
+use crate::{fault_watch, role, session};
 
 /// No speculator may be, because of something that the program does: a copy of it would keep what it must give back when it
 /// does, such as locks of open files, or huge pages of the system's pool.
@@ -56,7 +57,7 @@ pub fn disable(reason: Off, private: Option<&mut Private>) {
 pub fn disable_everywhere(reason: Off) {
     if !DISABLED.load(Relaxed) {
         exclusive(|private| disable(reason, private));
-        spawn::wait_for_hints();
+        wait_for_hints();
     }
 }
 

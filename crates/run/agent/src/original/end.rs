@@ -1,17 +1,15 @@
 //! The end of the program's image, and of the speculator that was forked from it.
 
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_protocol::layout::Slot;
 use forebay_sigsafe::{general as n, ticks};
 
 use super::outcome::{abandon, finish, settle_end};
+use super::quiet::wait_for_hints;
 use super::slow::{self, Private};
 use super::{PROBES, opened};
 use crate::{process, session, spawn, usage};
-
-/// So often is waited at most until the executor has nothing open. Choice: a second together, as for the hints of one process.
-const QUIETS_MAX: u32 = 20;
 
 /// The program's image ends: by exec, or with the process. What comes next may unmount what the executor has open for it.
 pub fn leave_image() {
@@ -24,7 +22,7 @@ pub fn leave_image() {
     PROBES.store(0, Relaxed);
     opened::end_reading();
     session::close();
-    spawn::wait_for_hints();
+    wait_for_hints();
 }
 
 /// Ends the speculator and waits until it is gone: it holds copies of descriptors and of the working directory. Without the
@@ -47,49 +45,7 @@ pub fn dismiss(private: Option<&mut Private>) {
 /// Ends the speculator, and waits until what it has open is closed, also by the executor.
 pub fn give_back() {
     slow::exclusive(dismiss);
-    spawn::wait_for_hints();
-}
-
-/// What `act` gives while neither a speculator of this process nor the executor has anything open. `None` without a session.
-pub fn in_quiet<R>(act: impl FnOnce() -> R) -> Option<R> {
-    let header = session::header()?;
-    let mut given = None;
-    // Another thread's stall would fork anew, so the slow path is kept until the end.
-    slow::exclusive(|private| {
-        if spawn::may_be_left() {
-            dismiss(private);
-        }
-        // Those of this process are waited for longer than all others, which are no concern of a process without a slot.
-        if session::slot().is_some() {
-            spawn::wait_for_hints();
-        }
-        // A hint that was held for another one's folder is no job before that one is done.
-        header.quiet_until.store(spawn::quiet_end(header), SeqCst);
-        session::call_in();
-        spawn::wait_for_jobs(header);
-        given = Some(act());
-        header.quiet_until.store(0, SeqCst);
-        session::ring(header);
-    });
-    given
-}
-
-/// A program without an agent comes next, which may unmount what the executor has open: it begins nothing for a moment, and opens no
-/// more files ahead for a replay.
-pub fn quieten() {
-    let Some(header) = session::header() else { return };
-    if let Some(taker) = header.replay.taker() {
-        header.replay.end_taking(taker.slot);
-    }
-    spawn::wait_for_hints();
-    for _ in 0..QUIETS_MAX {
-        header.quiet_until.store(spawn::quiet_end(header), SeqCst);
-        session::call_in();
-        if spawn::wait_for_jobs(header) {
-            break;
-        }
-    }
-    header.quiet_until.store(spawn::quiet_end(header), SeqCst);
+    wait_for_hints();
 }
 
 #[inline(never)]

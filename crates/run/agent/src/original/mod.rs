@@ -13,6 +13,7 @@ mod fault;
 mod fork;
 mod opened;
 mod outcome;
+mod quiet;
 mod size;
 mod slow;
 mod speculation;
@@ -30,9 +31,10 @@ pub use self::calls::{
     confine, control, is_harmless, look_up, on_lock, on_mapping, on_untimed_read, read, seek,
 };
 pub use self::eligibility::{count_off, disable_everywhere, is_confined, may_ever_speculate};
-pub use self::end::{in_quiet, leave_image, quieten};
+pub use self::end::leave_image;
 pub use self::fault::on_fault;
 pub use self::opened::end_reading;
+pub use self::quiet::{in_quiet, quieten};
 pub use self::visibility::{shows_copies, stop_replay, watches_files};
 use crate::{process, session, spawn, timing};
 
