@@ -124,6 +124,34 @@ fn where_the_agent_may_not_be_read_the_program_runs_alone() {
     assert!(named == 1.0, "{:?}", outcome.totals());
 }
 
+/// The loader would complain of it. The second time, the launcher finds the mount.
+#[test]
+fn where_the_agent_may_not_be_mapped_the_program_runs_alone() {
+    if !root() || switch("FOREBAY_COMPAT_PLAIN") {
+        return skip("agent_without_code", "only root may mount, and both sides must differ");
+    }
+    let agent = forebay_testkit::artifacts::agent().expect("build the agent");
+    let folder = agent.parent().expect("a folder").display();
+    let hide = format!("mount --bind {folder} {folder} && mount -o remount,bind,noexec {folder}");
+    let reader = build("plain_reader").into_os_string();
+    let within: [OsString; 5] =
+        ["unshare", "-m", "sh", "-c", &format!("{hide} && \"$0\" data && cat data | cksum")].map(Into::into);
+    let argv: Vec<_> = within.into_iter().chain([reader.clone()]).collect();
+    let launched = Case::new("agent_without_code_launched", [reader, "data".into()]).before([
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        &format!("{hide} && exec \"$@\""),
+        "sh",
+    ]);
+    for case in [Case::new("agent_without_code", argv), launched] {
+        let Some(outcome) = case.setup(data).check() else { continue };
+        let named = outcome.figure("processes_unassisted/agent_unreachable");
+        assert!(named >= 1.0, "{:?}", outcome.totals());
+    }
+}
+
 /// A speculator would be a process of the namespace, too.
 #[test]
 fn the_first_process_of_a_namespace_runs_as_alone_and_is_named() {

@@ -15,6 +15,8 @@ use crate::session::Name;
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const SESSION: &[u8] = b"FOREBAY_SESSION=";
 const LIBRARY_BYTES_MAX: usize = 1024;
+/// No code of this mount's files is mapped (statvfs(3)).
+const ST_NOEXEC: i64 = 8;
 
 /// Where the library's path stands (on the initial stack, which lives as long as the process).
 static LIBRARY: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -30,13 +32,19 @@ fn library() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(pointer, LIBRARY_LEN.load(Ordering::Relaxed)) }
 }
 
-/// Whether the loader of a program in this process's root directory could find the library.
+/// Whether the loader of a program in this process's root directory could load the library: it reads the file, and maps its code.
 pub fn library_reachable() -> bool {
-    use forebay_sigsafe::general::{__NR_faccessat, AT_FDCWD, R_OK};
+    use forebay_sigsafe::general::{__NR_faccessat, __NR_statfs, AT_FDCWD, R_OK, statfs};
+    use forebay_sigsafe::sys;
     let library = library();
-    // SAFETY: `take` leaves a terminator behind the path.
+    let mut system = core::mem::MaybeUninit::<statfs>::uninit();
+    // SAFETY: `take` leaves a terminator behind the path; the second call fills what it is given where it succeeds.
     !library.is_empty()
-        && unsafe { forebay_sigsafe::sys!(__NR_faccessat, AT_FDCWD, library.as_ptr(), R_OK) } == 0
+        && unsafe {
+            sys!(__NR_faccessat, AT_FDCWD, library.as_ptr(), R_OK) == 0
+                && sys!(__NR_statfs, library.as_ptr(), system.as_mut_ptr()) == 0
+                && system.assume_init().f_flags & ST_NOEXEC == 0
+        }
 }
 
 /// Takes the variables out of the environment array, in place and keeping the order of the others. The name of

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statvfs};
 
 use crate::{Error, installed::AGENT};
 
@@ -35,10 +35,14 @@ pub enum Preload {
 }
 
 impl Preload {
-    /// Prepares the library at `path`. `None` where this user may not read it: the loader would print a complaint among the
-    /// program's own messages.
+    /// Prepares the library at `path`. `None` where this user may not read it, or its mount lets no code be mapped: the loader would print
+    /// a complaint among the program's own messages.
     #[must_use]
     pub fn new(path: &Path) -> Option<Self> {
+        let mount = statvfs(path).ok()?;
+        if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+            return None;
+        }
         if path.as_os_str().as_bytes().iter().any(|byte| SPECIAL.contains(byte)) || !path.is_absolute() {
             return File::open(path).ok().map(Self::Descriptor);
         }
