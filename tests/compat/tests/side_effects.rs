@@ -160,6 +160,8 @@ guests! {
     who_watches_files_sees_its_own_accesses: "watches_files";
     a_program_that_is_told_of_reads_is_told_of_its_own: "told_of_reads";
     a_program_is_executed_from_a_stack_of_a_page: "little_stack_exec";
+    who_waits_for_the_execution_of_a_child_is_woken: "clear_tid_exec";
+    posix_locks_outlast_the_execution_of_what_is_locked: "locked_exec";
     bad_pointers_are_bad_addresses: "bad_pointers_exec";
     a_forked_child_finds_signals_as_they_were: "forked_signals";
     the_thread_pointer_may_be_anything_meanwhile: "other_thread_pointer";
@@ -297,6 +299,18 @@ fn a_program_that_locks_is_forked() {
 #[test]
 fn a_program_that_keeps_memory_from_its_children_is_forked() {
     takes_place("keeps_memory", "keeps_memory");
+}
+
+#[test]
+fn a_posix_lock_on_the_program_is_handed_on() {
+    let program = build("locked_exec");
+    let argv = [program.clone().into_os_string(), "data".into(), program.clone().into_os_string()];
+    let script = format!(
+        "import fcntl, os, sys\nfile = os.open({program:?}, os.O_RDONLY)\nos.set_inheritable(file, True)\n\
+         fcntl.lockf(file, fcntl.LOCK_SH)\nos.execvp(sys.argv[1], sys.argv[1:])"
+    );
+    let case = Case::new("locked_program", argv).setup(victims).before(["python3", "-c", &script]);
+    let _ = case.without_statistics().check();
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use forebay_policy::program::ProgramRecord;
 use forebay_protocol::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
 use forebay_protocol::layout::{Header, PATH_BYTES, Unassisted};
+use forebay_protocol::record_locks;
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
@@ -25,6 +26,9 @@ const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
 const LOADER_BYTES: usize = 256;
 /// Program headers of more bytes are not looked at.
 const HEADERS_BYTES: usize = 64 * PROGRAM_HEADER_BYTES;
+
+/// Pieces of the list of locks that are looked through: some 10,000 locks.
+const LOCK_PIECES_MAX: usize = 256;
 
 /// What the examination of a program and its environment take: more than there may be of the program's stack.
 struct Workspace {
@@ -57,10 +61,45 @@ struct Lent(UnsafeCell<MaybeUninit<Workspace>>);
 unsafe impl Sync for Lent {}
 
 static LENT: Lent = Lent(UnsafeCell::new(MaybeUninit::uninit()));
-/// The process that has it; 0 for none. The kernel puts that when the process has another image, or has ended.
+/// The process that has it, in the bits of [`PROCESS`]; 0 there for none. The kernel clears these when the process has another image, or
+/// has ended: it takes the word for a robust futex of the process.
 static BORROWER: AtomicU32 = AtomicU32::new(0);
+/// `FUTEX_TID_MASK`
+const PROCESS: u32 = 0x3fff_ffff;
+/// The borrower's list of robust futexes (set_robust_list(2)).
+static ROBUST: Robust = Robust { first: AtomicUsize::new(0), offset: 0, pending: AtomicUsize::new(0) };
 /// How long one waits for another to be gone, which takes a call.
 const BORROW_PAUSES_MAX: u32 = 1000;
+
+/// `struct robust_list_head`: an empty list, and a futex beside it.
+#[repr(C)]
+struct Robust {
+    first: AtomicUsize,
+    offset: usize,
+    pending: AtomicUsize,
+}
+
+impl Robust {
+    /// Has the kernel clear [`BORROWER`], which is this process's. Whether it will: not where the process has a list of its own.
+    fn begin(&'static self) -> bool {
+        let (mut list, mut length) = (0usize, 0usize);
+        // SAFETY: the call writes to locals.
+        let known = unsafe { sys!(n::__NR_get_robust_list, 0, &raw mut list, &raw mut length) };
+        if known < 0 || list != 0 {
+            return false;
+        }
+        self.first.store(&raw const *self as usize, Ordering::Relaxed);
+        self.pending.store(BORROWER.as_ptr() as usize, Ordering::Relaxed);
+        // SAFETY: the list is static, and leads to itself and to a static word.
+        unsafe { sys!(n::__NR_set_robust_list, &raw const *self, size_of::<Self>()) == 0 }
+    }
+
+    /// The process has no list again.
+    fn end(&'static self) {
+        // SAFETY: the call takes no pointer.
+        let _ = unsafe { sys!(n::__NR_set_robust_list, 0, size_of::<Self>()) };
+    }
+}
 
 /// Carries out `execve` or `execveat` with the agent added to the new program's environment.
 ///
@@ -100,17 +139,20 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
 /// As [`execute`].
 #[inline(never)]
 unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
-    // SAFETY: (all) the workspace is this process's until the word says otherwise, which the kernel sees to (mm_release). The
-    // child of a vfork had no other word to be cleared.
+    // SAFETY: (all) the workspace is this process's until the word says otherwise, which the kernel sees to. The word by which a program
+    // may wait for the execution (CLONE_CHILD_CLEARTID) stays the program's.
     unsafe {
         if !borrow() {
             return forebay_sigsafe::syscall(call.number, call.arguments);
         }
-        let _ = sys!(n::__NR_set_tid_address, BORROWER.as_ptr());
+        if !ROBUST.begin() {
+            BORROWER.store(0, Ordering::Release);
+            return forebay_sigsafe::syscall(call.number, call.arguments);
+        }
         let workspace = LENT.0.get().cast::<Workspace>();
         workspace.write(const { Workspace::new() });
         let result = execute_with(call, at, &mut *workspace);
-        let _ = sys!(n::__NR_set_tid_address, 0);
+        ROBUST.end();
         BORROWER.store(0, Ordering::Release);
         result
     }
@@ -120,14 +162,14 @@ unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
 /// this memory was forked is no child of this one, and ends some time.)
 fn borrow() -> bool {
     let process = process::id();
-    let take = |from| BORROWER.compare_exchange(from, process, Ordering::Acquire, Ordering::Relaxed);
     // SAFETY: no pointers.
     let is_gone = |other| call::is(unsafe { sys!(n::__NR_kill, other, 0) }, errno::ESRCH);
     for _ in 0..BORROW_PAUSES_MAX {
-        match take(0) {
-            Ok(_) => return true,
-            Err(other) if is_gone(other) && take(other).is_ok() => return true,
-            Err(_) => {}
+        let was = BORROWER.load(Ordering::Relaxed);
+        if (was & PROCESS == 0 || is_gone(was & PROCESS))
+            && BORROWER.compare_exchange(was, process, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        {
+            return true;
         }
         process::pause();
     }
@@ -325,6 +367,10 @@ impl Start {
             if stat.st_mode & (n::S_ISUID | n::S_ISGID) != 0 {
                 return Err(Some(Unassisted::Privileged));
             }
+            // A lock on the file would go with the descriptor.
+            if holds_record_locks(&mut self.headers) {
+                return Err(Some(Unassisted::NotExamined));
+            }
             let fd = sys!(n::__NR_openat, directory, path, n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
             if fd < 0 {
                 return Err(Some(Unassisted::NotExamined));
@@ -398,6 +444,41 @@ impl Start {
         let is_sanitized = executable::needs_to_be_first(headers, dynamic, read);
         if is_sanitized { Err(Some(Unassisted::Sanitized)) } else { Ok(()) }
     }
+}
+
+/// Whether this process holds POSIX locks, or that cannot be told. The list of locks is read in pieces into `room`. It alone has those
+/// that were taken before this image.
+fn holds_record_locks(room: &mut [u8]) -> bool {
+    let mut own = [0; 16];
+    // SAFETY: (all calls) terminated paths, and buffers as large as the calls are told.
+    let length = unsafe { sys!(n::__NR_readlink, c"/proc/self".as_ptr(), own.as_mut_ptr(), own.len()) };
+    let own = usize::try_from(length).ok().and_then(|length| own.get(..length));
+    let flags = n::O_RDONLY | n::O_CLOEXEC;
+    // SAFETY: as above.
+    let file = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/locks".as_ptr(), flags) };
+    if file < 0 {
+        return true;
+    }
+    let (mut at, mut may_hold) = (0, true);
+    for _ in 0..LOCK_PIECES_MAX {
+        // SAFETY: as above.
+        let read = unsafe { sys!(n::__NR_pread64, file, room.as_mut_ptr(), room.len(), at) };
+        let Some(piece) = usize::try_from(read).ok().and_then(|read| room.get(..read)) else { break };
+        if piece.is_empty() {
+            may_hold = false;
+            break;
+        }
+        let Some(last) = piece.iter().rposition(|&byte| byte == b'\n') else { break };
+        let is_own = |line| own.is_none() || record_locks::holder(line) == own;
+        if piece.get(..last).unwrap_or_default().split(|&byte| byte == b'\n').any(is_own) {
+            break;
+        }
+        // The rest of a line is read again.
+        at += last + 1;
+    }
+    // SAFETY: the descriptor is this function's.
+    let _ = unsafe { sys!(n::__NR_close, file) };
+    may_hold
 }
 
 /// The program header of the path of the loader.

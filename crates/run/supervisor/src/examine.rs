@@ -1,7 +1,7 @@
 //! Says from the first page of a program's file whether the agent can be loaded into it, before the program starts.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     os::unix::{
         ffi::OsStrExt,
         fs::{FileExt, MetadataExt},
@@ -12,33 +12,33 @@ use std::{
 use forebay_linux::process::{Elf, ProgramFile};
 use forebay_protocol::executable::{self, DYNAMIC_BYTES};
 use forebay_protocol::layout::Unassisted;
+use forebay_protocol::record_locks;
 
 /// How many interpreters of interpreters the kernel follows (execve(2)).
 const INTERPRETERS_MAX: usize = 5;
 /// File name of glibc's loader on x86-64.
 const GLIBC_LOADER: &[u8] = b"ld-linux-x86-64.so.2";
 
-/// What the file of a program says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Examined {
-    /// The dynamic loader to expect, or why no library can be preloaded.
-    pub loader: Result<PathBuf, Unassisted>,
-    /// The first bytes look like text: a shell would run such a file as a script of its own even without `#!`.
-    pub is_text: bool,
+/// Examines the program at `path`, or the interpreter that its `#!` line leads to: the dynamic loader to expect, or why no library can be
+/// preloaded.
+pub fn examine(path: &Path) -> Result<PathBuf, Unassisted> {
+    let (path, file) = program_file(path).ok_or(Unassisted::NotExamined)?;
+    if is_privileged(file.file(), &path) { Err(Unassisted::Privileged) } else { loader(&file) }
 }
 
-impl Examined {
-    fn refused(reason: Unassisted) -> Self {
-        Self { loader: Err(reason), is_text: false }
-    }
+/// Whether the first bytes look like text: a shell would run such a file as a script of its own even without `#!`.
+pub fn is_text(path: &Path) -> bool {
+    program_file(path).is_some_and(|(_, file)| file.is_text())
 }
 
-/// Examines the program at `path`, or the interpreter that its `#!` line leads to.
-#[must_use]
-pub fn examine(path: &Path) -> Examined {
-    let Some((path, file)) = program_file(path) else { return Examined::refused(Unassisted::NotExamined) };
-    let loader = if is_privileged(file.file(), &path) { Err(Unassisted::Privileged) } else { loader(&file) };
-    Examined { loader, is_text: file.is_text() }
+/// Whether this process holds POSIX locks, or that cannot be told. A lock on the program's file would go with a descriptor of it, and the
+/// program would have kept it.
+pub fn holds_record_locks() -> bool {
+    let known = fs::read_link("/proc/self").and_then(|own| Ok((own, fs::read("/proc/locks")?)));
+    known.map_or(true, |(own, locks)| {
+        let own = Some(own.as_os_str().as_bytes());
+        locks.split(|&byte| byte == b'\n').any(|line| record_locks::holder(line) == own)
+    })
 }
 
 /// The file that is executed for the one at `path`: that, or the interpreter that its `#!` line leads to.
@@ -92,7 +92,6 @@ fn loader(file: &ProgramFile) -> Result<PathBuf, Unassisted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     /// A file that is removed at the end.
     struct Scratch(PathBuf);
@@ -105,7 +104,7 @@ mod tests {
         }
 
         fn loader(&self) -> Result<PathBuf, Unassisted> {
-            examine(&self.0).loader
+            examine(&self.0)
         }
     }
 
@@ -136,9 +135,9 @@ mod tests {
 
     #[test]
     fn a_program_of_this_system_takes_a_preload() {
-        let examined = examine(Path::new("/bin/true"));
-        assert!(examined.loader.unwrap().ends_with("ld-linux-x86-64.so.2"));
-        assert!(!examined.is_text);
+        let program = Path::new("/bin/true");
+        assert!(examine(program).unwrap().ends_with("ld-linux-x86-64.so.2"));
+        assert!(!is_text(program));
     }
 
     #[test]
@@ -175,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_not_examined() {
-        assert_eq!(examine(Path::new("/nowhere/at/all")).loader, Err(Unassisted::NotExamined));
+        assert_eq!(examine(Path::new("/nowhere/at/all")), Err(Unassisted::NotExamined));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
     ffi::{CStr, CString, OsStr, OsString},
     io,
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -20,7 +20,7 @@ use rustix::process::{PTracer, Pid, getpid, set_ptracer};
 use crate::{
     agent_library::Preload,
     channel::Channel,
-    examine::{Examined, examine},
+    examine::{examine, holds_record_locks, is_text},
     patch_table,
     profiles::Recording,
 };
@@ -102,26 +102,35 @@ impl<T> Attempt<'_, T> {
     fn start(&self, path: &Path, arguments: &[CString]) -> io::Result<T> {
         // Asked first because a file that cannot be executed need not be examined, which opens it.
         check_executable(path)?;
-        if let Some(assistance) = self.assistance {
-            assistance.begin_recording(path, arguments);
-        }
-        let examined = examine(path);
-        match self.start_examined(path, arguments, &examined) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) && examined.is_text => {
-                let shell = Path::new(SHELL);
-                self.start_examined(shell, &by_shell(path, arguments), &examine(shell))
+        let loader = self.examine(path, arguments);
+        match self.start_examined(path, arguments, loader) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) && is_text(path) => {
+                let (shell, arguments) = (Path::new(SHELL), by_shell(path, arguments));
+                self.start_examined(shell, &arguments, self.examine(shell, &arguments))
             }
             started => started,
         }
     }
 
-    fn start_examined(&self, path: &Path, arguments: &[CString], examined: &Examined) -> io::Result<T> {
+    /// The loader of the program, or why it gets no agent. A program that gets none whatever its file says is not opened.
+    fn examine(&self, path: &Path, arguments: &[CString]) -> Result<PathBuf, Unassisted> {
+        let assistance = self.assistance.filter(|_| !holds_record_locks()).ok_or(Unassisted::NotExamined)?;
+        assistance.begin_recording(path, arguments);
+        examine(path)
+    }
+
+    fn start_examined(
+        &self,
+        path: &Path,
+        arguments: &[CString],
+        loader: Result<PathBuf, Unassisted>,
+    ) -> io::Result<T> {
         let program = terminated(path.as_os_str());
         let plainly = || (self.execute)(&program, arguments, self.environment);
         let Some(assistance) = self.assistance else { return plainly() };
         let supervisor = || (assistance.supervisor)(path, arguments);
         let is_reported = self.environment.iter().any(|entry| executable::asks_for_report(entry.as_bytes()));
-        let reason = match (&examined.loader, assistance.preload) {
+        let reason = match (&loader, assistance.preload) {
             (Ok(_), _) if is_reported => Unassisted::NotExamined,
             (Ok(loader), Some(preload)) => match supervisor() {
                 Some(supervisor) => {
