@@ -282,11 +282,15 @@ pub(crate) fn free_port_of(hosts: &[IpAddr]) -> Result<u16, Error> {
     found.map_or_else(|| free().map_err(|source| Error::NoPort { source }), Ok)
 }
 
-/// Listens there; `None` where the host is none of this machine's.
+/// Listens there; `None` where the host is none of this machine's, or the port is for root and a server that is given the right.
 fn bind(host: IpAddr, port: u16) -> io::Result<Option<TcpListener>> {
     match TcpListener::bind((host, port)) {
         Ok(listener) => Ok(Some(listener)),
-        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(None),
+        Err(error)
+            if [io::ErrorKind::AddrNotAvailable, io::ErrorKind::PermissionDenied].contains(&error.kind()) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
