@@ -5,7 +5,7 @@ mod support;
 use std::{fs, process::Command, thread};
 
 use forebay_lab::MemoryLimit;
-use forebay_launch::environment::{MACHINE, SEPARATE, SILENCE, SIZE, TRANSPORT, VIEWS};
+use forebay_launch::environment::{INTERFACE, MACHINE, SEPARATE, SILENCE, SIZE, TRANSPORT, VIEWS};
 use forebay_testkit::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use support::Job;
@@ -264,6 +264,11 @@ fn what_cannot_be_had_is_an_error_on_all_hosts() {
         set(TRANSPORT, "pigeon"),
         &["FOREBAY_SHARE_TRANSPORT is 'pigeon', and should be shm, tcp, auto or ucx"],
     );
+    let interface = |rank: u16, command: &mut Command| {
+        command.env(INTERFACE, "no-such0");
+        Separate("tcp").set(rank, command);
+    };
+    all_refuse(2, interface, &["no-such0 is no network interface that is up and has an address"]);
     let one_of_them = |rank: u16, command: &mut Command| {
         command.env(VIEWS, if rank == 0 { "0" } else { "16" });
     };

@@ -74,6 +74,15 @@ impl FromStr for Interface {
     }
 }
 
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => f.write_str(name),
+            Self::Network(address, bits) => write!(f, "{address}/{bits}"),
+        }
+    }
+}
+
 impl Interface {
     fn has(&self, name: &str, address: IpAddr) -> bool {
         match self {

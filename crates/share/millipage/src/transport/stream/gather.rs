@@ -59,7 +59,10 @@ impl Listening {
             all.listen_here().map_err(|error| Error::Listen(error.to_string()))?;
             return Ok(all);
         }
-        let mut refused = "no network interface with an address is up".to_owned();
+        let mut refused = chosen.map_or_else(
+            || "no network interface with an address is up".into(),
+            |chosen| format!("{chosen} is no network interface that is up and has an address"),
+        );
         for address in addresses(reach, chosen) {
             // An address may be tentative, or go away at any moment; the others do.
             if let Err(error) = all.listen_at(address) {
