@@ -132,6 +132,7 @@ impl Segment {
             let presentation = if has_key_frame { presentation } else { presentation.max(self.at) };
             // Nothing is decoded before what comes before it.
             let decode = entry.decode.saturating_add(shift);
+            let decode = if has_key_frame { decode } else { decode.max(self.at) };
             let decode = decode.min(presentation).max(builder.last_decode().min(presentation));
             builder.push(Entry { decode, presentation, ..entry }, left)?;
         }
@@ -193,6 +194,18 @@ mod tests {
         // Without a key frame in it nothing could be shown: so it begins with the one before.
         let (all, _) = shown(&[(200, Some(840), 1)], pictures(100));
         assert_eq!((all[0], all[1], all[2], all.len()), ((0, 20), (0, 21), (40, 22), 6));
+    }
+
+    #[test]
+    fn pictures_that_are_there_to_be_decoded_only_take_no_time() {
+        let entries =
+            [ElstEntry { segment_duration: 80, media_time: Some(720), media_rate: FixedPoint::new(1, 0) }];
+        let base = TimeBase::per_second(TICKS).expect("a rate");
+        let edits = Edits::new(&Elst { entries: entries.to_vec() }, TICKS, base, false);
+        let index = edits.apply(pictures(100)).expect("an index");
+        let all = index.entries_from(Cursor::default()).map(|one| (one.decode, one.presentation));
+        let expected = [0; 9].into_iter().chain([40]).map(|time| (time, time));
+        assert_eq!(all.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     }
 
     /// Pictures of which two are decoded after each key frame and seen before it, as open groups of pictures have them.
