@@ -24,7 +24,7 @@ use crate::{
     engine::Ended,
     interrupt::is_interrupted,
     parts::{Parts, Words},
-    transport::liveness::{ENDED, SILENT},
+    transport::liveness::{ENDED, FAILED, SILENT},
 };
 
 /// Different locks that a job can use.
@@ -151,7 +151,7 @@ const NAMED: u64 = 1 << 63;
 const REASON_SHIFT: u32 = 17;
 /// Why the hosts of a machine are lost where the reason is not one of these.
 pub const CUT_OFF: &str = "its machine has lost the others";
-const REASONS: [&str; 3] = [ENDED, SILENT, CUT_OFF];
+const REASONS: [&str; 4] = [ENDED, SILENT, FAILED, CUT_OFF];
 
 const _: () = assert!(size_of::<Common>().is_multiple_of(LINE_BYTES) && size_of::<Place>() == LINE_BYTES);
 

@@ -53,6 +53,21 @@ impl Process {
         host.leave()
     }
 
+    /// As [`Host::fail`]. The process is no host then, unless another thread is in a call, which ends with the loss.
+    ///
+    /// # Errors
+    /// As for [`Process::host`].
+    pub fn fail(&self) -> Result<(), Error> {
+        let host = self.host()?;
+        host.fail();
+        drop(host);
+        match self.leave() {
+            // The failure is what it leaves with.
+            Err(Error::Lost { .. } | Error::Ended { .. } | Error::Busy) => Ok(()),
+            ended => ended,
+        }
+    }
+
     fn lock(&self) -> Result<MutexGuard<'_, Option<Arc<Host>>>, Error> {
         // First, since in the child the lock may be one that no thread can release.
         if process::id() != self.id {

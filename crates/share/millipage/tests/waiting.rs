@@ -396,6 +396,32 @@ fn a_call_that_waits_can_be_interrupted_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn every_wait_ends_when_a_host_fails() {
+    let options = Options { bytes: 1 << 20, ..Options::default() };
+    let hosts = in_process_machines(&[HOSTS], options).unwrap();
+    thread::scope(|scope| {
+        for host in &hosts {
+            scope.spawn(|| {
+                let row = word(host);
+                let address = row.as_ptr() as usize;
+                host.barrier().unwrap();
+                if host.rank() == 2 {
+                    return host.fail();
+                }
+                for ended in [
+                    Semaphore::at(host, address).unwrap().acquire(),
+                    row.wait_until(0, |word| word == u64::MAX).map(drop),
+                    host.barrier(),
+                    host.barrier(),
+                ] {
+                    assert!(matches!(ended, Err(Error::Lost { host: 2, .. })), "{ended:?}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn hosts_of_different_machines_learn_what_the_others_called() {
     let machines = in_process_machines(&[2, 1, 1], Options::default()).unwrap();
     let heard = AtomicU32::new(0);

@@ -293,6 +293,11 @@ impl Host {
         self.process.host().is_ok()
     }
 
+    /// It goes without the others, whose waits end.
+    fn fail(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.process.fail()).map_err(failure)
+    }
+
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.process.leave()).map_err(failure)
     }

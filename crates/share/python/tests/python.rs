@@ -118,23 +118,73 @@ fn the_first_program_computes_the_same_with_any_number_of_hosts() {
 
 #[test]
 fn an_exception_on_one_host_ends_the_others_waits() {
-    // Both hosts write to one standard error: each at once, so that neither text is in the other.
+    // The hosts write to one standard error: each at once, so that neither text is in the other.
     let program = "
 import os, sys, traceback
 from forebay import share
+def act(host):
+    numbers, semaphore, condition = host.array(3, int), host.semaphore(), host.condition(5)
+    both, lock = host.read_write_lock(), host.lock(3)
+    def wait_for_notice():
+        with condition:
+            condition.wait()
+    calls = {'barrier': host.barrier, 'semaphore': semaphore.acquire, 'condition': wait_for_notice, 'reader': both.read,
+        'number': lambda: host.atomic(numbers, 0).wait_until('>', 0), 'lock': lock.acquire,
+        'team': lambda: host.team().all_reduce(1)}
+    if host.rank == 1:
+        both.write()
+        lock.acquire()
+    host.barrier()
+    if host.rank == 1:
+        raise KeyError('gone')
+    calls[sys.argv[1]]()
 try:
-    with share.join() as host:
-        if host.rank == 1:
-            raise KeyError('gone')
-        host.barrier()
+    with share.join(size=8 << 20) as host:
+        act(host)
 except Exception:
     os.write(2, traceback.format_exc().encode())
     sys.exit(1)
 ";
+    for place in ["barrier", "semaphore", "condition", "reader", "number", "lock", "team"] {
+        for share in [&["-n", "2"][..], &["-n", "2", "--separate"]] {
+            let output = run_with(share, &["-c", program, place]);
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(1), "{place} {share:?}: {said}");
+            assert!(said.contains("KeyError: 'gone'"), "{place} {share:?}: {said}");
+            // By an exception, or as its process ends where a thread waits in an access.
+            assert!(said.contains("lost host 1 (it has failed)"), "{place} {share:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn an_exception_that_ends_a_program_without_a_block_ends_the_others_waits() {
+    let program = "
+from forebay import share
+host = share.join()
+semaphore = host.semaphore()
+if host.rank == 1:
+    raise KeyError('gone')
+semaphore.acquire()
+";
     let output = run(2, &["-c", program]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("KeyError: 'gone'"), "{}", said(&output));
-    assert!(said(&output).contains("ShareError: host 0 of 2 called barrier()"), "{}", said(&output));
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("gone") && said.contains("lost host 1"), "{said}");
+}
+
+#[test]
+fn a_host_that_has_lost_another_one_as_it_ends_says_so_by_its_status() {
+    let program = "
+import os
+from forebay import share
+host = share.join()
+if host.rank == 1:
+    os._exit(0)
+";
+    let output = run(2, &["-c", program]);
+    assert_eq!(output.status.code(), Some(70));
+    assert!(said(&output).contains("host 0 of 2 ends: lost host 1"), "{}", said(&output));
 }
 
 #[test]

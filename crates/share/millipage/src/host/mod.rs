@@ -42,7 +42,7 @@ use crate::{
     scheduling::{set_batch, without_signals},
     shared::{Row, Rows, Value},
     team::Team,
-    transport::Transport,
+    transport::{Transport, liveness::FAILED},
     usage::Usage,
 };
 use between::Between;
@@ -306,6 +306,14 @@ impl Host {
     /// A host is lost.
     pub fn leave(mut self) -> Result<(), Error> {
         self.leave_together()
+    }
+
+    /// This host goes without the others, since its program has failed: their waits end with [`Error::Lost`], which names it.
+    /// Dropping the host waits for none of them then.
+    pub fn fail(&self) {
+        self.shared.board().lose(self.shared.me(), FAILED);
+        // Other machines are told.
+        let _ = self.shared.lost();
     }
 
     fn leave_together(&mut self) -> Result<(), Error> {

@@ -27,6 +27,8 @@ pub const SILENCE: Duration = Duration::from_secs(5);
 pub const ENDED: &str = "its process has ended";
 /// Why a host is lost that has been silent.
 pub const SILENT: &str = "nothing was heard of it for too long";
+/// Why a host is lost that says so itself.
+pub const FAILED: &str = "it has failed";
 
 /// For how long each host has not been heard, and not been talked to.
 #[derive(Debug)]

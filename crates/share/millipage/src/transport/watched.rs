@@ -10,7 +10,7 @@ use forebay_coherence::{HostId, Message};
 
 use super::{
     Contents, Marks, Next, Sink, Transport,
-    liveness::{ENDED, Liveness, Processes, SILENT, TICK},
+    liveness::{ENDED, FAILED, Liveness, Processes, SILENT, TICK},
     said::Said,
 };
 use crate::{Error, join::Whereabouts};
@@ -67,9 +67,10 @@ pub trait Way: Send {
     fn may_sleep(&mut self) -> bool;
 }
 
-/// Another host says that it has lost one.
+/// A host says that one is lost: another one, or itself.
 pub fn lost_elsewhere(lost: HostId, from: HostId) -> Error {
-    Error::Lost { host: lost.0, reason: format!("host {} has lost it", from.0) }
+    let reason = if lost == from { FAILED.into() } else { format!("host {} has lost it", from.0) };
+    Error::Lost { host: lost.0, reason }
 }
 
 /// A way whose hosts are watched.

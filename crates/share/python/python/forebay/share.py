@@ -33,6 +33,8 @@ from __future__ import annotations
 
 import atexit
 import operator
+import os
+import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Optional, Union
@@ -53,6 +55,10 @@ __all__ = [
     "Array", "Atomic", "Condition", "Host", "Lock", "Parts", "ReadWriteLock", "Semaphore", "ShareError", "Team", "array",
     "attach", "join",
 ]
+
+
+#: Exit status of a host that has lost another one.
+EXIT_LOST = 70
 
 
 def array(
@@ -94,14 +100,14 @@ def join(size: Optional[int] = None, views: Optional[int] = None) -> Host:
 class Host:
     """One of the processes that share memory. Made by `join`.
 
-    At the end of a ``with`` block it leaves, where it ends by an exception too: then others that wait for it at a
-    barrier get a `ShareError`.
+    At the end of a ``with`` block it leaves. Where an exception ends the block, or the program, it waits for no other host:
+    calls of the others that wait raise a `ShareError` that names it.
     """
 
     def __init__(self, native: _share.Host) -> None:
         self._native = native
         self._arrays = HostArrays(native)
-        atexit.register(self._leave_if_host)
+        atexit.register(self._leave_at_exit)
 
     @property
     def rank(self) -> int:
@@ -273,17 +279,30 @@ class Host:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        try:
-            self._leave_if_host()
-        except ShareError:
-            # What ended the block says more.
-            if kind is None:
-                raise
-
-    def _leave_if_host(self) -> None:
         # Not a second time, nor in a child that was forked.
-        if self._native.is_host():
+        if not self._native.is_host():
+            return
+        if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.leave()
+        else:
+            # Python tells of the exception when the block has ended, so nothing may wait here.
+            self._native.fail()
+
+    def _leave_at_exit(self) -> None:
+        if not self._native.is_host():
+            return
+        if getattr(sys, "last_value", None) is not None:
+            # The exception that ends the program, of which Python has told.
+            self._native.fail()
+            return
+        try:
+            self.leave()
+        except ShareError as error:
+            # Python would tell of it and end with status 0.
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os.write(2, f"forebay: host {self.rank} of {self.hosts} ends: {error}\n".encode())
+            os._exit(EXIT_LOST)
 
     def _word(self, call: str) -> int:
         """The address of 8 bytes of zeros in a part of their own."""

@@ -207,6 +207,6 @@ fn a_loss_that_is_told_does_not_hide_what_was_said_before_and_after() {
     one.rings.say(HostId(1), Said::Lost(HostId(0)), Contents { address: 0, bytes: 0 }).unwrap();
     one.say(1, Message::Leaving);
     let error = other.take().unwrap_err().to_string();
-    assert_eq!(error, "lost host 0 (host 0 has lost it)");
+    assert_eq!(error, "lost host 0 (it has failed)");
     assert_eq!(other.taken, [(HostId(0), acquire(0)), (HostId(0), Message::Leaving)]);
 }
