@@ -1,8 +1,8 @@
 //! Threads of the original that can be told of their page faults: each has a stack for the signal.
 //!
 //! A thread *joins* when it starts, or at a later call that the agent looks at. From then on the supervisor may cause signals.
-//! A thread whose mask has the signal does not join, and one that asks to block it leaves for good. Once the program has an alternate
-//! stack of its own, threads without one are not told either: see [`handler_stack`].
+//! A thread whose mask has the signal does not join, and one that asks to block it leaves for good. Once the program has a handler
+//! that asks for the alternate stack, threads without one of their own are not told either: see [`handler_stack`].
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -135,7 +135,7 @@ pub fn join() {
     }
     if place_of(thread_pointer()).is_none() {
         join_if_possible();
-    } else if handler_stack::has_own() {
+    } else if handler_stack::is_asked_for() {
         give_stack_back();
     }
 }
@@ -143,14 +143,17 @@ pub fn join() {
 /// The calling thread has no stack of the agent's from now on.
 #[cold]
 #[inline(never)]
-fn give_stack_back() {
+pub fn give_stack_back() {
     let place = place_of(thread_pointer()).and_then(|index| PLACES.get(index));
     if place.is_some_and(|place| place.is_lent.load(Ordering::Relaxed)) && process::is_own() {
         leave();
         let none = SignalStack { address: 0, flags: SS_DISABLE, size: 0 };
         // SAFETY: the call reads a local. The kernel refuses it while a handler runs on the stack.
         let is_back = unsafe { sys!(n::__NR_sigaltstack, &raw const none, 0) } == 0;
-        place.inspect(|place| place.is_lent.store(!is_back, Ordering::Relaxed));
+        place.inspect(|place| {
+            place.is_lent.store(!is_back, Ordering::Relaxed);
+            place.lacks_stack.store(is_back, Ordering::Relaxed);
+        });
     }
 }
 
@@ -213,7 +216,7 @@ fn offer_stack(place: &'static Place) -> bool {
         }
         let mut stack = stack.assume_init();
         let own = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
-        if stack.flags & SS_DISABLE != 0 && !handler_stack::has_own() {
+        if stack.flags & SS_DISABLE != 0 && !handler_stack::is_asked_for() {
             if sys!(n::__NR_sigaltstack, &raw const own, 0) < 0 {
                 return false;
             }
@@ -221,7 +224,7 @@ fn offer_stack(place: &'static Place) -> bool {
         }
         let is_lent = stack.address == place.stack.0.get() as usize;
         place.is_lent.store(is_lent, Ordering::Relaxed);
-        let is_usable = stack.flags & SS_DISABLE == 0 && !(is_lent && handler_stack::has_own());
+        let is_usable = stack.flags & SS_DISABLE == 0 && !(is_lent && handler_stack::is_asked_for());
         let fits = is_usable && fault_signal::has_room(stack.size);
         if fits {
             ROOM.fetch_min(stack.size, Ordering::Relaxed);
@@ -240,11 +243,6 @@ pub unsafe fn stack_call(call: &Call) -> isize {
     let result = unsafe { call.execute() };
     if result != 0 {
         return result;
-    }
-    // SAFETY: what the kernel has just read can be read.
-    let is_enabled = || unsafe { (new as *const SignalStack).read_unaligned() }.flags & SS_DISABLE == 0;
-    if new != 0 && new != old && !handler_stack::has_own() && is_enabled() && !process::is_vfork_child() {
-        handler_stack::on_own();
     }
     if new != 0 && fault_watch::is_on() && role::is_original() && process::is_own() {
         on_new_stack();

@@ -76,7 +76,6 @@ pub fn rule_out() {
 /// # Safety
 /// The program's only thread calls.
 pub unsafe fn begin_program(bytes: usize) {
-    handler_stack::begin();
     fault_signal::note_blocked(Blocked::now() != Blocked::No);
     // SAFETY: the caller's.
     unsafe { begin_if_large(bytes) };
@@ -186,8 +185,13 @@ pub unsafe fn signal_call(call: &Call) -> isize {
         match call.number as u32 {
             n::__NR_sigaltstack => fault_threads::stack_call(call),
             n::__NR_rt_sigprocmask => mask_call(call),
-            _ if !fault_watch::is_on() => handler_stack::action_call(call),
-            _ => action_call(call),
+            _ => {
+                let result = if fault_watch::is_on() { action_call(call) } else { call.execute() };
+                if result == 0 && handler_stack::is_asked_first(call) {
+                    fault_threads::give_stack_back();
+                }
+                result
+            }
         }
     }
 }
@@ -237,7 +241,7 @@ unsafe fn action_call(call: &Call) -> isize {
     // SAFETY: (all) the caller's.
     unsafe {
         if signal as u32 != SIGNAL {
-            let result = handler_stack::action_call(call);
+            let result = call.execute();
             // A vfork child has handlers of its own.
             let fits = || fault_signal::has_room(fault_threads::smallest_room());
             if result == 0 && new != 0 && !fits() && !process::is_vfork_child() {
@@ -260,7 +264,7 @@ unsafe fn executed_action_call(call: &Call) -> isize {
     let [signal, _, old, ..] = call.arguments;
     // SAFETY: (all) the caller's; what the kernel has written can be written again.
     unsafe {
-        let result = handler_stack::action_call(call);
+        let result = call.execute();
         let shows = || (old as *const Action).read().handler == handler();
         if signal as u32 == SIGNAL && result == 0 && old != 0 && shows() {
             (old as *mut Action).write(NO_ACTION);
