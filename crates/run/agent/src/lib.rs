@@ -31,6 +31,7 @@ mod mapped_pages;
 mod mounts;
 mod objects;
 mod original;
+mod outside;
 mod patch;
 mod process;
 mod residency;

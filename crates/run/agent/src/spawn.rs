@@ -20,7 +20,7 @@ use forebay_sigsafe::{call, sys, ticks};
 use crate::call::Call;
 use crate::snapshot::{Circumstances, DESCRIPTORS, Forked, Original, Snapshot, UNKNOWN};
 use crate::status::Status;
-use crate::{attributes, given_up, held, process, residency, session, speculator, trace, unforked};
+use crate::{attributes, given_up, outside, process, residency, session, speculator, trace, unforked};
 
 /// Stands for the process id of a speculator that has not said its own yet.
 const STARTING: u32 = 1;
@@ -127,64 +127,6 @@ pub fn time_of_a_copy() -> u64 {
     least
 }
 
-/// Looks at the descriptors in the intermediate process's own table, which no thread of the program changes.
-#[inline(never)]
-fn look_at_descriptors(snapshot: &mut Snapshot) {
-    snapshot.descriptors = held::descriptor_max().saturating_add(1).min(DESCRIPTORS);
-    for (descriptor, known) in snapshot.known.iter_mut().enumerate().take(snapshot.descriptors) {
-        // SAFETY: no pointers are passed, and an offset that is asked for does not change.
-        known.offset = unsafe { sys!(n::__NR_lseek, descriptor, 0, n::SEEK_CUR) as i64 };
-        let stat = attributes::of(descriptor as isize).filter(|_| known.offset != call::EBADF as i64);
-        let Some(stat) = stat else {
-            known.offset = call::EBADF as i64;
-            continue;
-        };
-        known.mode = stat.st_mode;
-        known.device = stat.st_dev;
-        known.inode = stat.st_ino;
-        known.size = stat.st_size as u64;
-        // SAFETY: the call takes numbers.
-        known.flags = unsafe { sys!(n::__NR_fcntl, descriptor, n::F_GETFL) as u32 };
-    }
-}
-
-/// Closes, in the intermediate process's own table, what the speculator must never have: pipes, sockets and the
-/// like, whose readers would miss the end, and files open for writing, which could not be executed. Files of a program that
-/// locks are opened anew. The original's thread waits meanwhile.
-extern "C" fn leave_outside(snapshot: &mut Snapshot) {
-    look_at_descriptors(snapshot);
-    // SAFETY: the calls take numbers, locals and terminated paths.
-    unsafe {
-        // The speculator's: one that has no memory where the program's stack is would leave a core file.
-        let none = n::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-        let _ = sys!(n::__NR_prlimit64, 0, n::RLIMIT_CORE, &raw const none, 0);
-        snapshot.left_outside = sys!(n::__NR_close_range, snapshot.descriptors, u32::MAX, 0) == 0;
-        for (descriptor, known) in snapshot.known.iter().enumerate().take(snapshot.descriptors) {
-            let traced = cfg!(feature = "trace") && descriptor == 2;
-            let may_stay = known.readable() && !known.writable() && !held::must_reopen();
-            if known.offset == call::EBADF as i64 || may_stay || traced {
-                continue;
-            }
-            let mut own = -1;
-            if known.readable() {
-                let mut path = PathBuffer::<32>::new();
-                let _ = path.push(b"/proc/self/fd/") && path.push_number(descriptor as u64);
-                let flags = n::O_RDONLY | n::O_NONBLOCK | n::O_CLOEXEC;
-                own = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags | n::O_NOATIME);
-                if own < 0 {
-                    own = sys!(n::__NR_openat, n::AT_FDCWD, path.as_ptr(), flags);
-                }
-            }
-            if own >= 0 {
-                let _ = sys!(n::__NR_dup3, own, descriptor, n::O_CLOEXEC);
-                let _ = sys!(n::__NR_close, own);
-            } else {
-                let _ = sys!(n::__NR_close, descriptor);
-            }
-        }
-    }
-}
-
 unsafe extern "C" {
     /// In the speculator 0; in the original the process id of the intermediate process, or `-errno`. `*speculator` is the
     /// speculator's process id or `-errno`, in the original. The snapshot is the intermediate process's meanwhile.
@@ -275,7 +217,7 @@ core::arch::global_asm!(
     ".cfi_endproc",
     ".size forebay_fork, . - forebay_fork",
     untraced = const (n::CLONE_UNTRACED | n::SIGCHLD),
-    leave_outside = sym leave_outside,
+    leave_outside = sym outside::leave_outside,
 );
 
 /// Process id of the newest speculator that was forked of this process, and of the process group of all that come of it.
@@ -515,7 +457,7 @@ pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> 
         let _ = sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const all, &raw mut mask, 8);
         let top = STACK.0.get().cast::<u8>().add(STACK_BYTES);
         let mut speculator = 0isize;
-        let flags = (n::CLONE_VM | n::CLONE_VFORK | n::CLONE_UNTRACED) as usize;
+        let flags = (n::CLONE_VM | n::CLONE_FILES | n::CLONE_VFORK | n::CLONE_UNTRACED) as usize;
         unforked::share();
         let between = forebay_fork(top, flags, &raw mut speculator, (&raw mut *snapshot).cast());
         if between == 0 {
