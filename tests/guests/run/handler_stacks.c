@@ -55,7 +55,6 @@ int main(void)
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK}, told;
     sigaction(SIGUSR1, &action, NULL);
     piece();
-    say("on the main stack", is_here());
     pthread_barrier_init(&barrier, NULL, THREADS + 1);
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)

@@ -32,8 +32,6 @@ struct Place {
     thread: AtomicU32,
     /// Its thread pointer, which tells it from the others of the process.
     pointer: AtomicUsize,
-    /// Whether the thread has the stack.
-    is_lent: AtomicBool,
     /// Whether it could be told of its faults, had it a stack of its own.
     lacks_stack: AtomicBool,
     stack: Stack,
@@ -43,7 +41,6 @@ static PLACES: [Place; WATCHED_THREADS] = [const {
     Place {
         thread: AtomicU32::new(0),
         pointer: AtomicUsize::new(0),
-        is_lent: AtomicBool::new(false),
         lacks_stack: AtomicBool::new(false),
         stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
     }
@@ -130,30 +127,8 @@ pub fn begin_thread() {
 /// The calling thread joins, unless it has done so or cannot.
 #[inline(always)]
 pub fn join() {
-    if !fault_watch::is_on() {
-        return;
-    }
-    if place_of(thread_pointer()).is_none() {
+    if fault_watch::is_on() && place_of(thread_pointer()).is_none() {
         join_if_possible();
-    } else if handler_stack::is_asked_for() {
-        give_stack_back();
-    }
-}
-
-/// The calling thread has no stack of the agent's from now on.
-#[cold]
-#[inline(never)]
-pub fn give_stack_back() {
-    let place = place_of(thread_pointer()).and_then(|index| PLACES.get(index));
-    if place.is_some_and(|place| place.is_lent.load(Ordering::Relaxed)) && process::is_own() {
-        leave();
-        let none = SignalStack { address: 0, flags: SS_DISABLE, size: 0 };
-        // SAFETY: the call reads a local. The kernel refuses it while a handler runs on the stack.
-        let is_back = unsafe { sys!(n::__NR_sigaltstack, &raw const none, 0) } == 0;
-        place.inspect(|place| {
-            place.is_lent.store(!is_back, Ordering::Relaxed);
-            place.lacks_stack.store(is_back, Ordering::Relaxed);
-        });
     }
 }
 
@@ -205,8 +180,8 @@ fn begin(place: &Place, watched: &WatchedThread) {
     watched.ready.store(u64::from(number) << 32 | u64::from(thread), Ordering::SeqCst);
 }
 
-/// The calling thread, whose place this is, has a stack for the signal: that of the place, where the program has none for it.
-/// Whether the signal fits there, whatever else runs there.
+/// The calling thread, whose place this is, has a stack for the signal: that of the place, where the program has none for it
+/// and no handler that asks for one. Whether the signal fits there, whatever else runs there.
 fn offer_stack(place: &'static Place) -> bool {
     let mut stack = MaybeUninit::<SignalStack>::zeroed();
     // SAFETY: (all) the calls read and fill locals, and the stack is a static, of the calling thread.
@@ -215,17 +190,16 @@ fn offer_stack(place: &'static Place) -> bool {
             return false;
         }
         let mut stack = stack.assume_init();
-        let own = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
-        if stack.flags & SS_DISABLE != 0 && !handler_stack::is_asked_for() {
-            if sys!(n::__NR_sigaltstack, &raw const own, 0) < 0 {
+        if stack.flags & SS_DISABLE != 0 {
+            if handler_stack::is_asked_for() {
                 return false;
             }
-            stack = own;
+            stack = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
+            if sys!(n::__NR_sigaltstack, &raw const stack, 0) < 0 {
+                return false;
+            }
         }
-        let is_lent = stack.address == place.stack.0.get() as usize;
-        place.is_lent.store(is_lent, Ordering::Relaxed);
-        let is_usable = stack.flags & SS_DISABLE == 0 && !(is_lent && handler_stack::is_asked_for());
-        let fits = is_usable && fault_signal::has_room(stack.size);
+        let fits = fault_signal::has_room(stack.size);
         if fits {
             ROOM.fetch_min(stack.size, Ordering::Relaxed);
         }

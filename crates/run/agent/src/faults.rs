@@ -187,8 +187,8 @@ pub unsafe fn signal_call(call: &Call) -> isize {
             n::__NR_rt_sigprocmask => mask_call(call),
             _ => {
                 let result = if fault_watch::is_on() { action_call(call) } else { call.execute() };
-                if result == 0 && handler_stack::is_asked_first(call) {
-                    fault_threads::give_stack_back();
+                if result == 0 {
+                    handler_stack::note(call);
                 }
                 result
             }
