@@ -129,9 +129,10 @@ fn a_load_generator_that_is_missing_is_named_before_anything_is_started() {
 
 #[test]
 fn a_server_that_runs_already_and_is_not_there_is_named() {
-    let message = Trial::new(&format!("pid = 999999999\n{URL}")).refusal(&[]);
+    let url = URL.replace("{port}", "9");
+    let message = Trial::new(&format!("pid = 999999999\n{url}")).refusal(&[]);
     assert!(message.contains("999999999"), "{message}");
-    let message = Trial::new(&format!("cgroup = \"/no/such/group\"\n{URL}")).refusal(&[]);
+    let message = Trial::new(&format!("cgroup = \"/no/such/group\"\n{url}")).refusal(&[]);
     assert!(message.contains("/no/such/group"), "{message}");
 }
 
