@@ -139,7 +139,10 @@ fn the_interface_is_chosen_and_one_that_is_not_there_is_an_error_on_all_hosts() 
     start("127.0.0.0/8").end_well();
     start("lo").end_well();
     for (interface, says) in [
-        ("nosuch0", "join() cannot listen for the other hosts (no network interface with an address is up)"),
+        (
+            "nosuch0",
+            "join() cannot listen for the other hosts (nosuch0 is no network interface that is up and has an address)",
+        ),
         (
             "10.0.0.0/99",
             "FOREBAY_SHARE_INTERFACE is '10.0.0.0/99', and should be the name of a network interface",
