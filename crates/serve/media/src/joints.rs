@@ -4,8 +4,10 @@
 //! Each stream is decoded in the order of its file, so a time well behind the one before is of another recording. So is one that is
 //! far ahead of all streams. All streams of a file jump together, but not at once: for a while, times of either side come in turns.
 
-/// A joint is a step back by more than this: less of it is rounding, or pictures that tell only when they are seen.
-const BACK_S: i64 = 1;
+use std::mem;
+
+/// A joint is a step back by more than this part of a second: less of it is rounding, or pictures that tell only when they are seen.
+const BACKS_PER_SECOND: i64 = 2;
 /// What is taken to lie between two streams that were joined: a part of a second.
 const JOINTS_PER_SECOND: i64 = 25;
 
@@ -21,11 +23,13 @@ pub(crate) struct Times {
     /// What is added to times as they are, now and before the last joint.
     offsets: [i64; 2],
     last: Option<i64>,
+    /// Whether the next time is of another recording.
+    is_another: bool,
 }
 
 impl Times {
     pub fn new(second: i64, ahead_max: i64, round: Option<i64>) -> Self {
-        Self { second, ahead_max, round, offsets: [0; 2], last: None }
+        Self { second, ahead_max, round, offsets: [0; 2], last: None, is_another: false }
     }
 
     /// The latest of all streams.
@@ -38,6 +42,11 @@ impl Times {
         self.last = Some(self.last.map_or(time, |last| last.max(time)));
     }
 
+    /// Another recording begins, as the file says. Its times go on from here, unless they do so by themselves.
+    pub fn begin_another(&mut self) {
+        self.is_another = self.last.is_some();
+    }
+
     /// A time that goes on after `before`, the one before in the same stream.
     pub fn go_on(&mut self, told: i64, before: Option<i64>) -> i64 {
         let Some(latest) = before.max(self.last) else {
@@ -46,10 +55,11 @@ impl Times {
         };
         let near = before.unwrap_or(latest);
         // A stream that has just begun may lie before the others.
-        let back_max = if before.is_some() { BACK_S * self.second } else { self.ahead_max };
+        let back_max = if before.is_some() { self.second / BACKS_PER_SECOND } else { self.ahead_max };
+        let least = if mem::take(&mut self.is_another) { latest } else { near.saturating_sub(back_max) };
         let goes_on = |time: &i64| {
             let is_near = [near, latest].iter().any(|near| time.saturating_sub(*near) <= self.ahead_max);
-            is_near && *time >= near.saturating_sub(back_max)
+            is_near && *time >= least
         };
         let candidates = self.offsets.map(|offset| self.nearest(told.saturating_add(offset), near));
         // Of the two sides of a joint, it is the one that the streams are at.
@@ -104,7 +114,7 @@ mod tests {
 
     #[test]
     fn streams_that_were_joined_go_on_together_however_short_they_are() {
-        for first in [200_000, 1_000_000] {
+        for first in [100_000, 200_000, 1_000_000] {
             let mut times = times();
             let (picture, sound) = (times.go_on(first, None), times.go_on(first + 500, None));
             let picture = times.go_on(50_000, Some(picture));
@@ -115,6 +125,20 @@ mod tests {
             assert_eq!(times.go_on(51_000, Some(sound)), picture + 1_000);
             assert_eq!(times.go_on(53_600, Some(picture)), picture + 3_600);
         }
+    }
+
+    #[test]
+    fn a_recording_that_is_told_of_goes_on_however_short_the_one_before_was() {
+        let mut times = times();
+        let before = times.go_on(0, None);
+        times.reach(SECOND / 2);
+        times.begin_another();
+        let joined = times.go_on(0, Some(before));
+        assert_eq!(joined, SECOND / 2 + SECOND / 25);
+        assert_eq!(times.go_on(7_200, Some(joined)), joined + 7_200);
+        // Times that go on by themselves stay as they are.
+        times.begin_another();
+        assert_eq!(times.go_on(10_800, Some(joined + 7_200)), joined + 10_800);
     }
 
     #[test]

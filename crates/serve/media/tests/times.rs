@@ -238,6 +238,17 @@ fn short_recordings_that_were_joined_come_one_after_the_other() {
 }
 
 #[test]
+fn segments_of_one_cluster_come_one_after_the_other() {
+    let Some(folder) = folder("segments_of_one_cluster_come_one_after_the_other") else { return };
+    let film = folder.encode(2, "-map 1:a -c:a aac", "one.mkv");
+    let content = std::fs::read(&film).expect("a film");
+    let joined = Arc::new(Media::read(&content.repeat(3)).expect("a film"));
+    let times: Vec<_> = joined.plan(&[0], 0).map(|sample| sample.decode_ns).collect();
+    assert_eq!(times.len(), 3 * entries(&open(&film), 0).len());
+    assert!(times.windows(2).all(|two| two[0] < two[1] && two[1] - two[0] < 100_000_000), "{times:?}");
+}
+
+#[test]
 fn a_tag_of_flash_video_with_a_wrong_time_holds_up_no_others() {
     let Some(folder) = folder("a_tag_of_flash_video_with_a_wrong_time_holds_up_no_others") else { return };
     let film = folder.encode(3, &format!("{H264} -c:a aac"), "a.flv");

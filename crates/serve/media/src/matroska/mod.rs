@@ -168,6 +168,7 @@ impl Pass {
             }
             (id::SEGMENT, ..) => {
                 self.segment = *element;
+                self.movie.iter_mut().for_each(|movie| movie.times.begin_another());
                 Ok(element.content)
             }
             (id::CLUSTER, ..) => Err(Error::Damaged("its pictures and sound come before what they are")),
