@@ -120,7 +120,6 @@ guests! {
     a_spawned_program_has_descriptors_of_its_own: "flock_and_spawn";
     a_file_that_is_mapped_no_more_can_be_sealed: "seals";
     threads_that_wait_may_be_confined: "confined_threads";
-    handlers_run_on_the_stack_that_they_run_on_alone: "handler_stacks";
     a_shared_file_mapping_is_counted_once: "map_shared_file";
     memory_shared_with_a_child_is_counted_once: "map_shared_child";
     system_v_shared_memory_is_counted_once: "sysv_shm";

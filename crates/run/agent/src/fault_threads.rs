@@ -1,19 +1,18 @@
 //! Threads of the original that can be told of their page faults: each has a stack for the signal.
 //!
 //! A thread *joins* when it starts, or at a later call that the agent looks at. From then on the supervisor may cause signals.
-//! A thread whose mask has the signal does not join, and one that asks to block it leaves for good. Once the program has a handler
-//! that asks for the alternate stack, threads without one of their own are not told either: see [`handler_stack`].
+//! A thread whose mask has the signal does not join, and one that asks to block it leaves for good.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use forebay_protocol::layout::{WATCHED_THREADS, WatchedThread};
 use forebay_sigsafe::{general as n, sys, thread_pointer};
 
 use crate::call::Call;
 use crate::fault_signal::{self, Blocked};
-use crate::{fault_watch, handler_stack, process, role};
+use crate::{fault_watch, process, role};
 
 const STACK_BYTES: usize = 32 << 10;
 const SS_DISABLE: i32 = 2;
@@ -32,8 +31,6 @@ struct Place {
     thread: AtomicU32,
     /// Its thread pointer, which tells it from the others of the process.
     pointer: AtomicUsize,
-    /// Whether it could be told of its faults, had it a stack of its own.
-    lacks_stack: AtomicBool,
     stack: Stack,
 }
 
@@ -41,7 +38,6 @@ static PLACES: [Place; WATCHED_THREADS] = [const {
     Place {
         thread: AtomicU32::new(0),
         pointer: AtomicUsize::new(0),
-        lacks_stack: AtomicBool::new(false),
         stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
     }
 }; WATCHED_THREADS];
@@ -165,23 +161,16 @@ fn set_refused(pointer: usize, is_refused: bool) {
 pub fn join_anew() -> bool {
     let Some(threads) = fault_watch::threads() else { return false };
     let Some((place, watched)) = take_place(threads) else { return false };
-    let has_stack = offer_stack(place);
-    if has_stack {
-        begin(place, watched);
+    if offer_stack(place) {
+        let number = JOINED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let thread = place.thread.load(Ordering::Relaxed);
+        watched.ready.store(u64::from(number) << 32 | u64::from(thread), Ordering::SeqCst);
     }
-    place.lacks_stack.store(!has_stack, Ordering::Relaxed);
     true
 }
 
-/// The thread of this place can be told of its faults.
-fn begin(place: &Place, watched: &WatchedThread) {
-    let number = JOINED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-    let thread = place.thread.load(Ordering::Relaxed);
-    watched.ready.store(u64::from(number) << 32 | u64::from(thread), Ordering::SeqCst);
-}
-
-/// The calling thread, whose place this is, has a stack for the signal: that of the place, where the program has none for it
-/// and no handler that asks for one. Whether the signal fits there, whatever else runs there.
+/// The calling thread, whose place this is, has a stack for the signal: that of the place, where the program has none for it.
+/// Whether the signal fits there, whatever else runs there.
 fn offer_stack(place: &'static Place) -> bool {
     let mut stack = MaybeUninit::<SignalStack>::zeroed();
     // SAFETY: (all) the calls read and fill locals, and the stack is a static, of the calling thread.
@@ -191,9 +180,6 @@ fn offer_stack(place: &'static Place) -> bool {
         }
         let mut stack = stack.assume_init();
         if stack.flags & SS_DISABLE != 0 {
-            if handler_stack::is_asked_for() {
-                return false;
-            }
             stack = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
             if sys!(n::__NR_sigaltstack, &raw const stack, 0) < 0 {
                 return false;
@@ -219,7 +205,10 @@ pub unsafe fn stack_call(call: &Call) -> isize {
         return result;
     }
     if new != 0 && fault_watch::is_on() && role::is_original() && process::is_own() {
-        on_new_stack();
+        let place = place_of(thread_pointer()).and_then(|index| PLACES.get(index));
+        if place.is_some_and(|place| !offer_stack(place)) {
+            leave();
+        }
     }
     let old = old as *mut SignalStack;
     let is_ours = |address| PLACES.iter().any(|place| place.stack.0.get() as usize == address);
@@ -230,18 +219,6 @@ pub unsafe fn stack_call(call: &Call) -> isize {
         }
     }
     result
-}
-
-/// The calling thread has another stack for signals, or none any more.
-fn on_new_stack() {
-    let Some(index) = place_of(thread_pointer()) else { return };
-    let watched = fault_watch::threads().and_then(|threads| threads.get(index));
-    let (Some(place), Some(watched)) = (PLACES.get(index), watched) else { return };
-    if !offer_stack(place) {
-        leave();
-    } else if place.lacks_stack.swap(false, Ordering::Relaxed) {
-        begin(place, watched);
-    }
 }
 
 /// A place for the calling thread: that which it has, or a free one, or one of a thread that has ended.
@@ -277,9 +254,6 @@ pub fn leave() {
         set_refused(pointer, true);
         return;
     };
-    if let Some(place) = PLACES.get(index) {
-        place.lacks_stack.store(false, Ordering::Relaxed);
-    }
     let Some(watched) = fault_watch::threads().and_then(|threads| threads.get(index)) else { return };
     if watched.ready.swap(0, Ordering::SeqCst) != 0 {
         fault_watch::wait_until(|| watched.open.load(Ordering::SeqCst) == 0);

@@ -21,8 +21,7 @@ use crate::call::Call;
 use crate::fault_signal::{Action, Blocked, NO_ACTION, SIGNAL};
 use crate::snapshot::Spawned;
 use crate::{
-    environment, fault_signal, fault_threads, fault_watch, handler_stack, original, process, role, session,
-    speculator,
+    environment, fault_signal, fault_threads, fault_watch, original, process, role, session, speculator,
 };
 
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
@@ -185,13 +184,8 @@ pub unsafe fn signal_call(call: &Call) -> isize {
         match call.number as u32 {
             n::__NR_sigaltstack => fault_threads::stack_call(call),
             n::__NR_rt_sigprocmask => mask_call(call),
-            _ => {
-                let result = if fault_watch::is_on() { action_call(call) } else { call.execute() };
-                if result == 0 {
-                    handler_stack::note(call);
-                }
-                result
-            }
+            _ if !fault_watch::is_on() => call.execute(),
+            _ => action_call(call),
         }
     }
 }

@@ -23,7 +23,6 @@ mod fault_threads;
 mod fault_watch;
 mod faults;
 mod given_up;
-mod handler_stack;
 mod held;
 mod interpose;
 mod intrinsics;
