@@ -1,16 +1,23 @@
 //! Serves as a settings file says until SIGTERM, for tests that look at the process from outside.
 //!
 //! `serve SETTINGS MILLISECONDS`: after so long without a sign of life a session ends. Prints where it listens. SIGHUP reloads
-//! the file.
+//! the file. For each line on stdin it prints how many bytes it has allocated: what is resident counts holes, too.
 #![forbid(unsafe_code)]
 
+use std::alloc::System;
 use std::env;
 use std::error::Error;
+use std::io;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
+use cap::Cap;
 use forebay_server::{Serving, Settings};
 use rustix::process::{Signal, set_parent_process_death_signal};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A test that is killed cannot end it.
@@ -26,5 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     serving.reload_with(Box::new(move || settings().map_err(|error| error.to_string())));
     let addresses: Vec<String> = serving.addresses().iter().map(ToString::to_string).collect();
     println!("{}", addresses.join(" "));
+    thread::spawn(|| {
+        io::stdin().lines().map_while(Result::ok).for_each(|_| println!("{}", ALLOCATOR.allocated()))
+    });
     Ok(serving.run()?)
 }

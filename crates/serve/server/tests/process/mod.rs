@@ -5,8 +5,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::channel;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ pub use crate::support::LIMIT;
 pub struct Process {
     child: Child,
     said: Option<JoinHandle<String>>,
+    stdin: ChildStdin,
+    /// The lines of its stdout.
+    lines: Mutex<Receiver<String>>,
     pub rtsp: SocketAddr,
     pub encrypted: SocketAddr,
     pub status: SocketAddr,
@@ -28,8 +32,10 @@ pub struct Process {
 /// What a process has.
 #[derive(Clone, Copy, Debug)]
 pub struct Footprint {
+    /// What it has allocated.
+    pub allocated_kib: u64,
     /// Memory that is there and of no file.
-    pub kib: u64,
+    pub resident_kib: u64,
     pub descriptors: usize,
     pub threads: usize,
 }
@@ -68,7 +74,7 @@ impl Process {
         let mut child = Command::new(program)
             .arg(beside.path("settings.toml"))
             .arg(session_timeout.as_millis().to_string())
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -80,22 +86,32 @@ impl Process {
             String::from_utf8(said).expect("text")
         });
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
+        let stdin = child.stdin.take().expect("a pipe");
         let stdout = child.stdout.take().expect("a pipe");
-        // From here on it is killed whatever happens.
-        let mut process =
-            Self { child, said: Some(said), rtsp: unknown, encrypted: unknown, status: unknown };
-        let (sender, receiver) = channel();
+        let (sender, lines) = channel();
         thread::spawn(move || {
-            let mut line = String::new();
-            let _ = BufReader::new(stdout).read_line(&mut line);
-            sender.send(line)
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let line = receiver.recv_timeout(LIMIT).expect("a line in time");
+        // From here on it is killed whatever happens.
+        let mut process = Self {
+            child,
+            said: Some(said),
+            stdin,
+            lines: lines.into(),
+            rtsp: unknown,
+            encrypted: unknown,
+            status: unknown,
+        };
+        let line = process.line();
         let addresses: Vec<SocketAddr> =
             line.split_whitespace().map(|address| address.parse().expect("an address")).collect();
         let [rtsp, encrypted, status] = addresses[..] else { panic!("it has not started: {line}") };
         (process.rtsp, process.encrypted, process.status) = (rtsp, encrypted, status);
         process
+    }
+
+    fn line(&self) -> String {
+        self.lines.lock().expect("no reader fails").recv_timeout(LIMIT).expect("a line in time")
     }
 
     pub fn connect(&self) -> Client {
@@ -132,8 +148,11 @@ impl Process {
             let value = status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
             value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {status}"))
         };
+        writeln!(&self.stdin).expect("it reads");
+        let allocated_bytes: u64 = self.line().parse().expect("a number");
         Footprint {
-            kib: value("RssAnon:"),
+            allocated_kib: allocated_bytes >> 10,
+            resident_kib: value("RssAnon:"),
             descriptors: fs::read_dir(of("fd")).expect("it runs").count(),
             threads: value("Threads:") as usize,
         }
