@@ -95,6 +95,7 @@ guests! {
     threads_may_execute_amid_their_faults: threads("exec");
     threads_that_were_started_with_blocked_signals_see_none: threads("born");
     threads_get_the_signals_that_the_program_handles: threads("handle");
+    handlers_of_threads_have_room_on_the_alternate_stack: threads("large");
     writes_to_mapped_files_happen_once_or_never: mapping("mapped_writes");
     mapped_files_may_change_and_shrink: mapping("mapped_changes");
     mapped_files_may_be_moved_and_doubled_and_locked: mapping("mapped_moves");

@@ -1,14 +1,16 @@
 /* Threads touch pages of a cold mapped file, each in an order of its own, and make no call. What else happens is named by an
- * argument: they block signals amid their faults, or were started so, or fork, execute, or end; or the program handles SIGURG. */
+ * argument: they block signals amid their faults, or were started so, or fork, execute, or end; or the program handles SIGURG,
+ * or another signal with much stack. */
 #include "faulting.h"
 #include <poll.h>
 
-enum { THREADS = 3, LONG_ROUNDS = 8, ENDS = 12 };
+enum { FEW = 3, MANY = 12, LONG_ROUNDS = 8, ENDS = 12 };
 
 static unsigned char *data;
 static size_t size;
-static pthread_barrier_t together;
-static unsigned sums[THREADS];
+static pthread_barrier_t together, in_handlers;
+static unsigned sums[MANY];
+static int threads_count = FEW;
 static _Atomic int urged, wrong;
 static const char *way;
 static int started_blocked;
@@ -23,13 +25,31 @@ static void on_urge(int number)
     urged += number == SIGURG;
 }
 
+/* Needs as much stack as a report of a crash, on the alternate one where the thread has one. */
+static void on_large_stack(int number)
+{
+    volatile unsigned char room[200 << 10];
+    pthread_t self = pthread_self();
+    for (size_t i = 0; i + sizeof self <= sizeof room; i += sizeof self)
+        memcpy((void *)(room + i), &self, sizeof self);
+    /* The others' handlers run meanwhile. */
+    pthread_barrier_wait(&in_handlers);
+    for (size_t i = 0; i + sizeof self <= sizeof room; i += sizeof self)
+        if (memcmp((void *)(room + i), &self, sizeof self) != 0) {
+            wrong++;
+            break;
+        }
+    urged += number == SIGUSR1;
+    pthread_barrier_wait(&in_handlers);
+}
+
 /* Values of `count` pages that only this thread touches: which, they say themselves. */
 static unsigned touched(unsigned *state, long self, int count)
 {
     unsigned sum = 0;
     for (int i = 0; i < count; i++) {
         *state = *state * 1103515245 + 12345;
-        size_t page = (*state >> 8) % (size / BLOCK / THREADS) * THREADS + self;
+        size_t page = (*state >> 8) % (size / BLOCK / threads_count) * threads_count + self;
         const unsigned *words = (const unsigned *)(data + page * BLOCK);
         if (words[0] != 0x600d600d || words[1] != page)
             wrong++;
@@ -41,7 +61,7 @@ static unsigned touched(unsigned *state, long self, int count)
 /* The thread finds no stack for signals that it has not made, and the one that it has. */
 static void change_stacks(long self)
 {
-    static char own[THREADS][64 << 10];
+    static char own[MANY][64 << 10];
     stack_t stack, mine = {.ss_sp = own[self], .ss_size = sizeof own[self]}, none = {.ss_flags = SS_DISABLE};
     if (sigaltstack(NULL, &stack) < 0 || stack.ss_flags != SS_DISABLE)
         wrong++;
@@ -105,6 +125,8 @@ static void *on_thread(void *argument)
             look_for_signals();
         if (is_way("handle") && round >= LONG_ROUNDS / 2)
             pthread_kill(pthread_self(), SIGURG);
+        if (is_way("large"))
+            pthread_kill(pthread_self(), SIGUSR1);
         pthread_barrier_wait(&together);
     }
     return NULL;
@@ -113,7 +135,7 @@ static void *on_thread(void *argument)
 /* One of many that end at once after some of their touches, in each way there is. */
 static void *on_short_thread(void *argument)
 {
-    long self = (long)argument % THREADS, number = (long)argument / THREADS;
+    long self = (long)argument % threads_count, number = (long)argument / threads_count;
     unsigned state = (long)argument * 12345 + 1;
     unsigned sum = touched(&state, self, TOUCHES);
     if (number % 3 == 0)
@@ -129,10 +151,10 @@ static void *on_short_thread(void *argument)
 static void end_amid_faults(int fd)
 {
     for (long number = 0; number < ENDS; number++) {
-        pthread_t threads[THREADS];
-        for (long self = 0; self < THREADS; self++)
-            pthread_create(&threads[self], NULL, on_short_thread, (void *)(number * THREADS + self));
-        for (long self = 0; self < THREADS; self++) {
+        pthread_t threads[MANY];
+        for (long self = 0; self < threads_count; self++)
+            pthread_create(&threads[self], NULL, on_short_thread, (void *)(number * threads_count + self));
+        for (long self = 0; self < threads_count; self++) {
             void *sum;
             if (number % 3 == 1)
                 pthread_cancel(threads[self]);
@@ -149,6 +171,8 @@ int main(int argc, char **argv)
     if (argc != 3)
         die("arguments");
     way = argv[2];
+    if (is_way("large"))
+        threads_count = MANY;
     int fd = open(argv[1], O_RDWR);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -157,8 +181,11 @@ int main(int argc, char **argv)
     data = cold_map(fd, size, PROT_READ, MAP_PRIVATE);
     if (is_way("end"))
         end_amid_faults(fd);
-    pthread_t threads[THREADS];
-    pthread_barrier_init(&together, NULL, THREADS + 1);
+    pthread_t threads[MANY];
+    pthread_barrier_init(&together, NULL, threads_count + 1);
+    pthread_barrier_init(&in_handlers, NULL, threads_count);
+    struct sigaction large = {.sa_handler = on_large_stack, .sa_flags = SA_ONSTACK};
+    sigaction(SIGUSR1, &large, NULL);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
 #if __GLIBC_PREREQ(2, 32)
@@ -167,7 +194,7 @@ int main(int argc, char **argv)
     if (is_way("born"))
         started_blocked = pthread_attr_setsigmask_np(&attributes, &all) == 0;
 #endif
-    for (long self = 0; self < THREADS; self++)
+    for (long self = 0; self < threads_count; self++)
         pthread_create(&threads[self], &attributes, on_thread, (void *)self);
     for (int round = 0; round < LONG_ROUNDS; round++) {
         struct sigaction action = {.sa_handler = on_urge, .sa_flags = SA_RESTART};
@@ -180,7 +207,7 @@ int main(int argc, char **argv)
         append_line("out/file", round);
         effect();
     }
-    for (int self = 0; self < THREADS; self++) {
+    for (int self = 0; self < threads_count; self++) {
         pthread_join(threads[self], NULL);
         dprintf(1, "sum %08x\n", sums[self]);
     }

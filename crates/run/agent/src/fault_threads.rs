@@ -3,7 +3,6 @@
 //! A thread *joins* when it starts, or at a later call that the agent looks at. From then on the supervisor may cause signals.
 //! A thread whose mask has the signal does not join, and one that asks to block it leaves for good.
 
-use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -14,16 +13,15 @@ use crate::call::Call;
 use crate::fault_signal::{self, Blocked};
 use crate::{fault_watch, process, role};
 
-const STACK_BYTES: usize = 32 << 10;
+/// Handlers of the program's that ask for an alternate stack run here, too, in a thread that has none of its own: report that it
+/// crashes, for example, and look up symbols for it.
+const STACK_BYTES: usize = 256 << 10;
+/// Below each stack. What overflows faults there, as it would at the end of the program's stack.
+const GUARD_BYTES: usize = 4096;
+const EACH_BYTES: usize = GUARD_BYTES + STACK_BYTES;
 const SS_DISABLE: i32 = 2;
 /// Places that a thread may have.
 const PROBES: usize = 4;
-
-#[repr(C, align(16))]
-struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
-
-// SAFETY: used by the kernel as a signal stack of the thread that has the place. No reference to it is ever made.
-unsafe impl Sync for Stack {}
 
 /// What a thread has that is told of its faults.
 struct Place {
@@ -31,22 +29,18 @@ struct Place {
     thread: AtomicU32,
     /// Its thread pointer, which tells it from the others of the process.
     pointer: AtomicUsize,
-    stack: Stack,
 }
 
-static PLACES: [Place; WATCHED_THREADS] = [const {
-    Place {
-        thread: AtomicU32::new(0),
-        pointer: AtomicUsize::new(0),
-        stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
-    }
-}; WATCHED_THREADS];
+static PLACES: [Place; WATCHED_THREADS] =
+    [const { Place { thread: AtomicU32::new(0), pointer: AtomicUsize::new(0) } }; WATCHED_THREADS];
 
 /// Thread pointers of some that did not join: there is no need to find out again why.
 static REFUSED: [AtomicUsize; WATCHED_THREADS] = [const { AtomicUsize::new(0) }; WATCHED_THREADS];
 
 /// Tells users of a place apart.
 static JOINED: AtomicU32 = AtomicU32::new(0);
+/// Where the first place's stack and its guard are; 0 where there is no room for stacks.
+static STACKS: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of the smallest stack that the signal may come on.
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -61,6 +55,31 @@ struct SignalStack {
 /// Bytes of the smallest stack that the signal may come on.
 pub fn smallest_room() -> usize {
     ROOM.load(Ordering::Relaxed)
+}
+
+/// Reserves addresses for stacks. The image begins: later the program may count on what is free between its mappings.
+pub fn reserve() {
+    let flags = n::MAP_PRIVATE | n::MAP_ANONYMOUS | n::MAP_NORESERVE;
+    // SAFETY: the mapping is new, and no reference to it is ever made.
+    let stacks =
+        unsafe { sys!(n::__NR_mmap, 0, WATCHED_THREADS * EACH_BYTES, n::PROT_NONE, flags, usize::MAX, 0) };
+    STACKS.store(stacks.max(0) as usize, Ordering::Relaxed);
+}
+
+/// The lowest address of a place's stack, which is usable from now on.
+fn stack_of(place: usize) -> Option<usize> {
+    let stacks = STACKS.load(Ordering::Relaxed);
+    let stack = stacks + place * EACH_BYTES + GUARD_BYTES;
+    let protection = n::PROT_READ | n::PROT_WRITE;
+    // SAFETY: the addresses are reserved for that, and no reference to them is ever made.
+    let is_usable = stacks != 0 && unsafe { sys!(n::__NR_mprotect, stack, STACK_BYTES, protection) == 0 };
+    is_usable.then_some(stack)
+}
+
+/// Whether a stack that begins there is the agent's.
+fn is_ours(address: usize) -> bool {
+    let stacks = STACKS.load(Ordering::Relaxed);
+    stacks != 0 && (stacks..stacks + WATCHED_THREADS * EACH_BYTES).contains(&address)
 }
 
 /// Where a thread with this pointer may have its place. Pointers lie as far apart as stacks.
@@ -160,10 +179,9 @@ fn set_refused(pointer: usize, is_refused: bool) {
 /// The calling thread, which does not block the signal, joins, whatever had its thread pointer before. Whether there was a place.
 pub fn join_anew() -> bool {
     let Some(threads) = fault_watch::threads() else { return false };
-    let Some((place, watched)) = take_place(threads) else { return false };
+    let Some((place, thread, watched)) = take_place(threads) else { return false };
     if offer_stack(place) {
         let number = JOINED.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let thread = place.thread.load(Ordering::Relaxed);
         watched.ready.store(u64::from(number) << 32 | u64::from(thread), Ordering::SeqCst);
     }
     true
@@ -171,16 +189,17 @@ pub fn join_anew() -> bool {
 
 /// The calling thread, whose place this is, has a stack for the signal: that of the place, where the program has none for it.
 /// Whether the signal fits there, whatever else runs there.
-fn offer_stack(place: &'static Place) -> bool {
+fn offer_stack(place: usize) -> bool {
     let mut stack = MaybeUninit::<SignalStack>::zeroed();
-    // SAFETY: (all) the calls read and fill locals, and the stack is a static, of the calling thread.
+    // SAFETY: (all) the calls read and fill locals, and the stack is the place's, and so the calling thread's.
     unsafe {
         if sys!(n::__NR_sigaltstack, 0, stack.as_mut_ptr()) < 0 {
             return false;
         }
         let mut stack = stack.assume_init();
         if stack.flags & SS_DISABLE != 0 {
-            stack = SignalStack { address: place.stack.0.get() as usize, flags: 0, size: STACK_BYTES };
+            let Some(address) = stack_of(place) else { return false };
+            stack = SignalStack { address, flags: 0, size: STACK_BYTES };
             if sys!(n::__NR_sigaltstack, &raw const stack, 0) < 0 {
                 return false;
             }
@@ -205,13 +224,11 @@ pub unsafe fn stack_call(call: &Call) -> isize {
         return result;
     }
     if new != 0 && fault_watch::is_on() && role::is_original() && process::is_own() {
-        let place = place_of(thread_pointer()).and_then(|index| PLACES.get(index));
-        if place.is_some_and(|place| !offer_stack(place)) {
+        if place_of(thread_pointer()).is_some_and(|place| !offer_stack(place)) {
             leave();
         }
     }
     let old = old as *mut SignalStack;
-    let is_ours = |address| PLACES.iter().any(|place| place.stack.0.get() as usize == address);
     // SAFETY: what the kernel has written can be written again.
     unsafe {
         if !old.is_null() && is_ours((*old).address) {
@@ -221,10 +238,11 @@ pub unsafe fn stack_call(call: &Call) -> isize {
     result
 }
 
-/// A place for the calling thread: that which it has, or a free one, or one of a thread that has ended.
+/// A place for the calling thread: that which it has, or a free one, or one of a thread that has ended. The place, and the thread's
+/// id.
 fn take_place(
     threads: &'static [WatchedThread; WATCHED_THREADS],
-) -> Option<(&'static Place, &'static WatchedThread)> {
+) -> Option<(usize, u32, &'static WatchedThread)> {
     let pointer = thread_pointer();
     // SAFETY: no arguments.
     let thread = unsafe { sys!(n::__NR_gettid) as u32 };
@@ -238,7 +256,7 @@ fn take_place(
         {
             watched.ready.store(0, Ordering::SeqCst);
             place.pointer.store(pointer, Ordering::Relaxed);
-            return Some((place, watched));
+            return Some((index, thread, watched));
         }
     }
     None

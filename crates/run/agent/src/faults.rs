@@ -76,6 +76,7 @@ pub fn rule_out() {
 /// The program's only thread calls.
 pub unsafe fn begin_program(bytes: usize) {
     fault_signal::note_blocked(Blocked::now() != Blocked::No);
+    fault_threads::reserve();
     // SAFETY: the caller's.
     unsafe { begin_if_large(bytes) };
 }
