@@ -5,7 +5,7 @@ mod films;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 
-use films::{MS, SECOND, file, film, read, setup};
+use films::{MS, SECOND, file, film, film_of, read, setup};
 use forebay_rtsp::packetise::Packet;
 use forebay_streaming::buffer::{Buffer, Scratch};
 use forebay_streaming::lateness::Lateness;
@@ -153,11 +153,14 @@ fn a_large_picture_is_spread_over_half_of_its_time() {
 
 /// One stream with all of a film in one buffer.
 fn filled(seconds: u64) -> Stream {
+    filled_with(&film(seconds, 4_000))
+}
+
+fn filled_with(film: &[Planned]) -> Stream {
     let mut stream = Stream::new(2);
     stream.add_sender(setup(0, false));
     stream.add_sender(setup(1, false));
-    let film = film(seconds, 4_000);
-    stream.put_filled(next(&mut film.clone().into_iter().peekable(), 1 << 20, &file(&film)));
+    stream.put_filled(next(&mut film.iter().cloned().peekable(), 4 << 20, &file(film)));
     stream.cue(0, 0, 1.0, 1.0);
     stream.start(0);
     stream
@@ -225,6 +228,24 @@ fn on_a_link_that_is_too_slow_sound_is_kept_and_pictures_are_left_out_up_to_one_
     assert!(counts.late_ns_max <= 2 * SECOND);
     // The last picture comes at its time, and not after all that the link had no room for.
     assert!(pictures.last().is_some_and(|last_ns| *last_ns < 10 * SECOND), "{pictures:?}");
+}
+
+/// A key frame that would come so late that all that need it are left out is left out itself.
+#[test]
+fn on_a_link_that_is_too_slow_for_key_frames_most_of_them_come_with_the_pictures_that_need_them() {
+    let mut stream = filled_with(&film_of(15, 174_000, 80));
+    let (pictures, sounds) = over_a_link(&mut stream, 130_000, 2 * SECOND, 0);
+    let counts = stream.counts();
+    assert_eq!((sounds, counts.dropped_sound), (375, 0));
+    assert_eq!(pictures.len() as u64 + counts.dropped, 375);
+    assert!(pictures.len() > 200, "{} pictures", pictures.len());
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_a_moment_gets_all_pictures() {
+    let mut stream = filled_with(&film_of(15, 100_000, 4_000));
+    let (pictures, sounds) = over_a_link(&mut stream, 2_000_000, 2 * SECOND, 1_900 * MS);
+    assert_eq!((pictures.len(), sounds, stream.counts().dropped), (375, 375, 0));
 }
 
 #[test]

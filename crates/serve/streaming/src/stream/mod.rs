@@ -357,14 +357,16 @@ impl Stream {
             };
             let due_ns = self.schedule.unwrap_or(schedule).due_ns(sample.decode_ns);
             if due_ns > now_ns {
-                self.lag.is_behind = false;
+                self.lag.catch_up();
                 return Next::At(self.senders_due_ns().min(due_ns));
             }
             if left_bytes == 0 {
                 self.lag.block(now_ns);
                 return Next::Room;
             }
-            left_bytes = left_bytes.saturating_sub(self.packetise_next(now_ns, due_ns, room));
+            let bytes = self.packetise_next(now_ns, due_ns, room);
+            self.lag.give(bytes);
+            left_bytes = left_bytes.saturating_sub(bytes);
         }
     }
 
@@ -397,8 +399,10 @@ impl Stream {
             let was_starved = std::mem::take(&mut self.is_starved);
             let has_waited = std::mem::take(&mut self.waits_for_file) && was_starved;
             // The client had taken all that there was.
-            self.lag.is_behind &= !has_waited;
-            let is_starved = was_starved && !self.lag.is_behind;
+            if has_waited {
+                self.lag.catch_up();
+            }
+            let is_starved = was_starved && !self.lag.is_behind();
             if has_waited {
                 schedule.delay(late_ns);
             } else if is_starved && late_ns >= STALL_NS_MIN {
@@ -406,7 +410,7 @@ impl Stream {
                 self.counts.stalled_ns += late_ns;
             }
             // What is late for its client's sake is left out by its age.
-            if late_ns > CATCH_UP_NS_MAX && !self.lag.is_behind && !has_waited {
+            if late_ns > CATCH_UP_NS_MAX && !self.lag.is_behind() && !has_waited {
                 schedule.delay(late_ns);
             }
         }
@@ -435,9 +439,12 @@ impl Stream {
         {
             return 0;
         }
-        let late_ns = if self.lag.is_behind { now_ns.saturating_sub(due_ns) } else { 0 };
+        let late_ns = if self.lag.is_behind() { now_ns.saturating_sub(due_ns) } else { 0 };
         let is_sound = !sender.setup.is_video && !sender.setup.needs_sync;
-        if late_ns > room.late_max_ns(is_sound) || (sender.waits_for_sync && !held.is_sync) {
+        // What needs a picture comes after it, and would be too late if that one takes long.
+        let is_needed = sender.setup.needs_sync && held.is_sync;
+        let done_ns = late_ns + if is_needed { self.lag.takes_ns(held.at().len()) } else { 0 };
+        if done_ns > room.late_max_ns(is_sound) || (sender.waits_for_sync && !held.is_sync) {
             sender.waits_for_sync = sender.setup.needs_sync;
             sender.is_apart = true;
             self.counts.dropped += 1;

@@ -10,11 +10,16 @@ pub const SECOND: u64 = 1000 * MS;
 
 /// Pictures of 25 a second, every 25th of which is large and needs no others; sound in between.
 pub fn film(seconds: u64, picture_bytes: u64) -> Vec<Planned> {
+    film_of(seconds, 5 * picture_bytes, picture_bytes)
+}
+
+/// The same, with key frames and other pictures of these sizes.
+pub fn film_of(seconds: u64, key_bytes: u64, other_bytes: u64) -> Vec<Planned> {
     let mut at = 0;
     let mut samples = Vec::new();
     for number in 0..25 * seconds {
         let is_sync = number % 25 == 0;
-        let bytes = if is_sync { 5 * picture_bytes } else { picture_bytes };
+        let bytes = if is_sync { key_bytes } else { other_bytes };
         for (sender, bytes, rate) in [(0, bytes, 90_000), (1, 200, 48_000)] {
             samples.push(Planned {
                 file: 0,
