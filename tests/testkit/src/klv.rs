@@ -1,6 +1,7 @@
 //! Transport streams with metadata in KLV, which ffmpeg does not write.
 
-const PACKET_BYTES: usize = 188;
+use crate::transport::{PACKET_BYTES, packets, section, time};
+
 const MAP_PID: u16 = 0x100;
 const UNITS_PID: u16 = 0x101;
 /// Between units, in ticks of 90 kHz.
@@ -35,47 +36,4 @@ pub fn stream(units: &[Vec<u8>], has_cells: bool) -> Vec<u8> {
         }
     }
     file
-}
-
-/// A time of presentation, with its markers.
-fn time(ticks: u64) -> [u8; 5] {
-    let part = |shift: u32| (ticks >> shift) as u8;
-    [0x21 | part(29) & 0x0E, part(22), part(14) | 1, part(7), part(0) << 1 | 1]
-}
-
-/// A table with its checksum, behind a pointer.
-fn section(table: u8, entries: &[u8]) -> Vec<u8> {
-    let length = 0xB000 | (entries.len() as u16 + 9);
-    let mut section = [&[table][..], &length.to_be_bytes(), &[0, 1, 0xC1, 0, 0], entries].concat();
-    let mut checksum = u32::MAX;
-    for byte in &section {
-        checksum ^= u32::from(*byte) << 24;
-        for _ in 0..8 {
-            checksum = if checksum >> 31 == 1 { checksum << 1 ^ 0x04C1_1DB7 } else { checksum << 1 };
-        }
-    }
-    section.extend(checksum.to_be_bytes());
-    section.insert(0, 0);
-    section
-}
-
-/// Packets with this payload; the last one is filled up by an adaptation field.
-fn packets(pid: u16, payload: &[u8]) -> Vec<u8> {
-    let mut all = Vec::new();
-    for (number, part) in payload.chunks(PACKET_BYTES - 4).enumerate() {
-        let begins = if number == 0 { 0x40 } else { 0 };
-        let filling = PACKET_BYTES - 4 - part.len();
-        let control = if filling > 0 { 0x30 } else { 0x10 } | number as u8 & 0x0F;
-        all.extend([0x47, begins | (pid >> 8) as u8, pid as u8, control]);
-        if filling > 0 {
-            let mut field = vec![0xFF; filling];
-            field[0] = filling as u8 - 1;
-            if let Some(flags) = field.get_mut(1) {
-                *flags = 0;
-            }
-            all.extend(field);
-        }
-        all.extend(part);
-    }
-    all
 }

@@ -22,6 +22,7 @@ mod programs;
 mod signals;
 mod skipped;
 mod switches;
+pub mod transport;
 
 pub use error::Error;
 pub use programs::{copy_program, script};

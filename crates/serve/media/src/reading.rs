@@ -145,6 +145,10 @@ impl Reading {
                 while !pass.go_on(source, u64::MAX, self.first.is_none())? {}
                 pass.end()?;
                 match pass.found()? {
+                    found if found.tracks.is_empty() && pass.lacks_pictures() => {
+                        let (bytes, missing) = (source.bytes(), "the first picture");
+                        Err(Error::Truncated { bytes, missing })
+                    }
                     // Nothing in it tells times.
                     found if found.tracks.is_empty() => {
                         let (from, layout) = pass.place();

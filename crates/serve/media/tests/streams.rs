@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_media::{Media, Sample, Streams};
 use forebay_rtsp::presentation::Codec;
-use forebay_testkit::klv;
+use forebay_testkit::{klv, transport};
 
 use support::{Folder, H264, H265, Probed, folder, open, payload};
 
@@ -146,5 +146,70 @@ fn units_of_metadata_are_samples() {
         assert_eq!(samples.iter().map(|(_, bytes)| bytes.clone()).collect::<Vec<_>>(), units);
         let times: Vec<_> = samples.iter().map(|(sample, _)| sample.presentation_ns).collect();
         assert_eq!(times, (0..20).map(|number| number * 100_000_000).collect::<Vec<_>>());
+    }
+}
+
+const MAP_PID: u16 = 0x100;
+const PICTURES_PID: u16 = 0x101;
+const H264_TYPE: u8 = 0x1B;
+const H265_TYPE: u8 = 0x24;
+
+/// Pictures that ffmpeg encodes, as another transport stream has them.
+fn encoded(folder: &Folder, options: &str, name: &str) -> Vec<(Sample, Vec<u8>)> {
+    let path = folder.encode(2, &format!("{options} -an"), name);
+    let file = std::fs::read(&path).expect("a file");
+    sent(&file, &Arc::new(open(&path)), 0)
+}
+
+/// Of a sample, on a clock of 90 kHz: when it is seen, and when it is decoded.
+fn ticks(sample: &Sample) -> (u64, u64) {
+    let ticks = |ns: i64| (90_000 + (ns * 9 + 50_000).div_euclid(100_000)) as u64;
+    (ticks(sample.presentation_ns), ticks(sample.decode_ns))
+}
+
+/// The samples are these, with their times, but for rounding.
+fn assert_same(file: &Vec<u8>, expected: &[(Sample, Vec<u8>)], what: &str) {
+    let media = Arc::new(Media::read(file).expect("a stream"));
+    assert_eq!(media.tracks().len(), 1, "{what}");
+    let got = sent(file, &media, 0);
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (number, ((sample, bytes), (other, other_bytes))) in got.iter().zip(expected).enumerate() {
+        assert!(bytes == other_bytes, "{what}: picture {number}");
+        assert_eq!(sample.is_sync, other.is_sync, "{what}: picture {number}");
+        let apart = |one: i64, other: i64| (one - other).abs();
+        let times =
+            [apart(sample.decode_ns, other.decode_ns), apart(sample.presentation_ns, other.presentation_ns)];
+        assert!(times.iter().all(|ns| *ns <= TICKS_NS), "{what}: picture {number}, {sample:?}, {other:?}");
+    }
+}
+
+#[test]
+fn a_packet_of_several_pictures_is_as_many_samples() {
+    let Some(folder) = folder("a_packet_of_several_pictures_is_as_many_samples") else { return };
+    for (kind, options, name) in [(H264_TYPE, H264, "h264.ts"), (H265_TYPE, H265, "h265.ts")] {
+        let pictures = encoded(&folder, options, name);
+        let content =
+            |some: &[(Sample, Vec<u8>)]| some.iter().flat_map(|one| one.1.clone()).collect::<Vec<_>>();
+        for count in [1, 2, 3, 5, 12, 20] {
+            let mut file = transport::tables(MAP_PID, &[(kind, PICTURES_PID)]);
+            for some in pictures.chunks(count) {
+                file.extend(transport::pictures(PICTURES_PID, Some(ticks(&some[0].0)), &content(some)));
+            }
+            assert_same(&file, &pictures, &format!("{count} a packet, {name}"));
+            // Packets that end amid a picture, with the time of the first one that begins in each.
+            let mut file = transport::tables(MAP_PID, &[(kind, PICTURES_PID)]);
+            let mut bytes = Vec::new();
+            let mut told = None;
+            for (sample, content) in &pictures {
+                told = told.or(Some(ticks(sample)));
+                bytes.extend(content);
+                while bytes.len() > 1_000 * count {
+                    let part: Vec<u8> = bytes.drain(..1_000 * count).collect();
+                    file.extend(transport::pictures(PICTURES_PID, told.take(), &part));
+                }
+            }
+            file.extend(transport::pictures(PICTURES_PID, told, &bytes));
+            assert_same(&file, &pictures, &format!("{count} kB a packet, {name}"));
+        }
     }
 }

@@ -46,6 +46,7 @@ impl Pictures {
         match header & 0x1F {
             1 | 2 => self.slice(head, false),
             5 => self.slice(head, true),
+            3 | 4 => Role::Slice,
             6 => {
                 self.is_recovery_point |= is_recovery_point(head);
                 Role::Before
@@ -87,10 +88,10 @@ impl Pictures {
         let Ok((slice, sps, _)) = parsed else {
             // The first bit is set where the first macroblock is 0.
             let is_first = head.get(1).is_some_and(|byte| byte & 0x80 != 0);
-            return if is_first { self.picture(is_idr, None) } else { Role::More };
+            return if is_first { self.picture(is_idr, None) } else { Role::Slice };
         };
         if slice.first_mb_in_slice != 0 || completes_frame(&mut self.half, &slice) {
-            return Role::More;
+            return Role::Slice;
         }
         if is_idr {
             self.order.before = 0;

@@ -85,6 +85,7 @@ impl Pictures {
         let mut bits = BitReader::new(ByteReader::skipping_bytes(head, HEADER_BYTES));
         match kind {
             0..=31 if third & 0x80 != 0 => self.picture(kind, temporal, &mut bits),
+            0..=31 => Role::Slice,
             32 => {
                 keep(head, &mut self.vps);
                 Role::Before

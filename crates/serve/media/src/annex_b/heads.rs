@@ -3,7 +3,9 @@
 use forebay_rtsp::presentation;
 use memchr::memmem;
 
+use super::access_units::FoundPicture;
 use super::{Codec, Role, START_CODE, h264, h265};
+use crate::time::TimeBase;
 
 /// Reads the beginnings of access units, one after the other.
 pub(crate) struct Heads(Pictures);
@@ -21,13 +23,8 @@ impl Heads {
         })
     }
 
-    /// Whether decoding can begin with the access unit that begins so; `None` if its picture is not there.
-    pub fn is_key(&mut self, head: &[u8]) -> Option<bool> {
-        self.picture(head).map(|(is_sync, _)| is_sync)
-    }
-
-    /// The same, and where its picture comes in the order of presentation, as in [`Picture`](crate::reorder::Picture).
-    pub fn picture(&mut self, head: &[u8]) -> Option<(bool, (u64, i64))> {
+    /// The picture of the access unit that begins so; `None` if it is not there.
+    pub fn picture(&mut self, head: &[u8]) -> Option<FoundPicture> {
         let mut starts = memmem::find_iter(head, START_CODE).map(|at| at + START_CODE.len()).peekable();
         while let Some(start) = starts.next() {
             let end = starts.peek().map_or(head.len(), |next| next - START_CODE.len());
@@ -41,7 +38,7 @@ impl Heads {
     }
 
     /// The same of units with lengths of so many bytes before them.
-    pub fn picture_by_lengths(&mut self, mut head: &[u8], length_bytes: usize) -> Option<(bool, (u64, i64))> {
+    pub fn picture_by_lengths(&mut self, mut head: &[u8], length_bytes: usize) -> Option<FoundPicture> {
         while let Some((length, rest)) = head.split_at_checked(length_bytes) {
             let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
             let (unit, after) = rest.split_at(length.min(rest.len()));
@@ -58,7 +55,8 @@ impl Heads {
         self.role(unit);
     }
 
-    fn role(&mut self, unit: &[u8]) -> Role {
+    /// What a unit is to its access unit.
+    pub fn role(&mut self, unit: &[u8]) -> Role {
         match &mut self.0 {
             Pictures::H264(pictures) => pictures.role(unit),
             Pictures::H265(pictures) => pictures.role(unit),
@@ -70,6 +68,14 @@ impl Heads {
         match &self.0 {
             Pictures::H264(pictures) => pictures.has_sets(),
             Pictures::H265(pictures) => pictures.has_sets(),
+        }
+    }
+
+    /// How long a picture lasts, if parameter sets say so.
+    pub fn picture_time(&self) -> Option<TimeBase> {
+        match &self.0 {
+            Pictures::H264(pictures) => pictures.picture_time(),
+            Pictures::H265(pictures) => pictures.picture_time(),
         }
     }
 

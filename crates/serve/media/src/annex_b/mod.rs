@@ -7,6 +7,7 @@
 //!
 //! Such a stream has no times, but pictures tell their order, and mostly how long each of them lasts.
 
+mod access_units;
 mod h264;
 mod h265;
 mod h265_sequence;
@@ -22,12 +23,13 @@ use crate::reorder::{Ordered, Picture};
 use crate::source::Source;
 use crate::time::TimeBase;
 
+pub(crate) use access_units::{AccessUnits, Ended};
 pub(crate) use heads::Heads;
 
 const START_CODE: &[u8] = &[0, 0, 1];
 
 /// What is looked at of a unit: all of a parameter set, and the header of a slice.
-const HEAD_BYTES_MAX: usize = 4096;
+pub(crate) const HEAD_BYTES_MAX: usize = 4096;
 
 /// How far the first picture that can be decoded may be from the beginning: behind a group of pictures that was cut.
 const PROBED_BYTES: u64 = 4 << 20;
@@ -49,12 +51,14 @@ pub(crate) enum Codec {
 
 /// What a NAL unit is to the access unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+pub(crate) enum Role {
     /// It comes before a picture, so an access unit begins here if there has been one.
     Before,
     /// The first of a picture.
     Picture { is_sync: bool, order: (u64, i64) },
-    /// More of the access unit that is there.
+    /// More of the picture that is there.
+    Slice,
+    /// What tells nothing of where an access unit begins.
     More,
 }
 
@@ -85,7 +89,7 @@ pub(crate) fn codec(source: &mut Source) -> Result<Option<Codec>> {
 
 pub(crate) fn read_h264(source: &mut Source) -> Result<Found> {
     let mut pictures = h264::Pictures::default();
-    let mut units = AccessUnits::default();
+    let mut units = Stream::default();
     units.read(source, |head| pictures.role(head))?;
     let codec = pictures.codec();
     units.finish(source, codec, Format::H264(Framing::StartCodes), pictures.picture_time())
@@ -93,7 +97,7 @@ pub(crate) fn read_h264(source: &mut Source) -> Result<Found> {
 
 pub(crate) fn read_h265(source: &mut Source) -> Result<Found> {
     let mut pictures = h265::Pictures::default();
-    let mut units = AccessUnits::default();
+    let mut units = Stream::default();
     units.read(source, |head| pictures.role(head))?;
     let codec = pictures.codec();
     units.finish(source, codec, Format::H265(Framing::StartCodes), pictures.picture_time())
@@ -136,65 +140,47 @@ fn head<'a>(source: &'a mut Source, unit: &Unit) -> Result<&'a [u8]> {
     Ok(&bytes[..end - zeros])
 }
 
-struct AccessUnits {
+struct Stream {
     order: Ordered,
     builder: Builder,
     samples_left: u64,
-    /// Where the one begins that is being read, and its picture when that has come.
-    start: Option<u64>,
-    picture: Option<(bool, (u64, i64))>,
+    units: AccessUnits<u64>,
     /// Whether there was a picture that decoding can begin at, and those before it.
     has_begun: bool,
     first: Vec<Picture>,
 }
 
-impl Default for AccessUnits {
+impl Default for Stream {
     fn default() -> Self {
-        let (order, builder) = Default::default();
-        Self {
-            order,
-            builder,
-            samples_left: SAMPLES_MAX,
-            start: None,
-            picture: None,
-            has_begun: false,
-            first: Vec::new(),
-        }
+        let (order, builder, units) = Default::default();
+        Self { order, builder, samples_left: SAMPLES_MAX, units, has_begun: false, first: Vec::new() }
     }
 }
 
-impl AccessUnits {
+impl Stream {
     fn read(&mut self, source: &mut Source, mut role: impl FnMut(&[u8]) -> Role) -> Result<()> {
         let mut at = 0;
         while let Some(unit) = next_unit(source, at, u64::MAX)? {
             let role = role(head(source, &unit)?);
-            if role != Role::More {
-                if self.picture.is_some() {
-                    self.end(unit.start)?;
-                }
-                self.start = self.start.or(Some(unit.start));
-            }
-            if let Role::Picture { is_sync, order } = role {
-                self.picture = Some((is_sync, order));
+            if let Some(ended) = self.units.take(unit.start, role) {
+                self.push(ended, source.bytes())?;
             }
             at = unit.content;
         }
-        self.end(source.bytes())
+        self.units.end().map_or(Ok(()), |ended| self.push(ended, source.bytes()))
     }
 
-    /// An access unit ends.
-    fn end(&mut self, end: u64) -> Result<()> {
-        if let (Some(at), Some((is_sync, order))) = (self.start.take(), self.picture.take()) {
-            let bytes =
-                u32::try_from(end - at).map_err(|_| Error::Damaged("a picture of more than 4 GiB"))?;
-            // A stream that begins amid a group of pictures has some that no decoder can begin with.
-            self.has_begun |= is_sync;
-            let picture = Picture { at, bytes, is_sync, order };
-            if self.has_begun {
-                self.order.push(picture, &mut self.builder, &mut self.samples_left)?;
-            } else if self.first.len() < FIRST_MAX {
-                self.first.push(picture);
-            } else {
+    fn push(&mut self, ended: Ended<u64>, file_bytes: u64) -> Result<()> {
+        let Ended { begin: at, end, picture: (is_sync, order) } = ended;
+        let bytes = picture_bytes(at, end.unwrap_or(file_bytes))?;
+        // A stream that begins amid a group of pictures has some that no decoder can begin with.
+        self.has_begun |= is_sync;
+        let picture = Picture { at, bytes, is_sync, order };
+        if self.has_begun {
+            self.order.push(picture, &mut self.builder, &mut self.samples_left)?;
+        } else {
+            self.first.push(picture);
+            if self.first.len() > FIRST_MAX {
                 self.begin()?;
             }
         }
@@ -230,6 +216,11 @@ impl AccessUnits {
         let track = Track::new(codec, format, None, time_base, index);
         Ok(Found { tracks: vec![track], ..Found::default() })
     }
+}
+
+/// How long a picture is that lies between two places of a file.
+pub(crate) fn picture_bytes(begin: u64, end: u64) -> Result<u32> {
+    u32::try_from(end.saturating_sub(begin)).map_err(|_| Error::Damaged("a picture of more than 4 GiB"))
 }
 
 /// Keeps a parameter set that is not there yet.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packets  | PAT | PMT | 100 | 101 | 100 | 100 | 102 | 100 | ...
-//!   track    .             [ picture              ]             100: PES packets with times, parsed for key frames
+//!   track    .             [ picture              ]             100: pictures, which their units tell
 //!                                [ frame ]                       101: frames of sound, whose headers tell their length
 //! ```
 //!
@@ -11,7 +11,9 @@
 
 mod duration;
 mod frames;
+mod picture_times;
 mod pictures;
+mod start_codes;
 mod tables;
 mod times;
 mod units;
@@ -115,6 +117,12 @@ impl Pass {
     /// Whether there were pictures, and none that decoding can begin at.
     pub fn lacks_key_frames(&self) -> bool {
         self.scan.lacks_key_frames()
+    }
+
+    /// Whether there are units of pictures, and no picture.
+    pub fn lacks_pictures(&self) -> bool {
+        let is_it = |stream: &Stream| matches!(&stream.parser, Parser::Pictures(one) if one.lacks_pictures());
+        self.scan.streams.iter().any(is_it)
     }
 
     /// Reads on up to a place; returns whether the file has ended before. It may begin again with another idea of key frames as
@@ -373,7 +381,10 @@ impl Stream {
         samples_left: &mut u64,
     ) -> Result<()> {
         match &mut self.parser {
-            Parser::Pictures(pictures) => pictures.begin(header, can_begin, times, samples_left),
+            Parser::Pictures(pictures) => {
+                pictures.begin(header, can_begin, times);
+                Ok(())
+            }
             Parser::Frames(frames) => {
                 frames.begin(header, times);
                 Ok(())
@@ -384,10 +395,7 @@ impl Stream {
 
     fn take(&mut self, piece: Piece, samples_left: &mut u64) -> Result<()> {
         match &mut self.parser {
-            Parser::Pictures(pictures) => {
-                pictures.take(piece);
-                Ok(())
-            }
+            Parser::Pictures(pictures) => pictures.take(piece, samples_left),
             Parser::Frames(frames) => frames.take(piece, samples_left),
             Parser::Units(units) => {
                 units.take(piece);
