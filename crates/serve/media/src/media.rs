@@ -68,6 +68,8 @@ pub(crate) enum Carriage {
     Packets {
         /// Which packets.
         pid: u16,
+        /// From where in the file on it is others, in the order of the file.
+        moved: Vec<(u64, u16)>,
         /// From one packet to the next.
         stride: u8,
         /// Where packets begin that follow each other at that distance, in the order of the file. All tracks of a file have
@@ -95,7 +97,9 @@ impl Carriage {
 
     pub fn with_runs(self, runs: &Arc<[u64]>) -> Self {
         match self {
-            Self::Packets { pid, stride, .. } => Self::Packets { pid, stride, runs: runs.clone() },
+            Self::Packets { pid, moved, stride, .. } => {
+                Self::Packets { pid, moved, stride, runs: runs.clone() }
+            }
             Self::Pages { serial, .. } => Self::Pages { serial, runs: runs.clone() },
             other => other,
         }
@@ -252,10 +256,12 @@ impl Track {
         match &self.carriage {
             Carriage::Whole => Packing::Plain,
             Carriage::Reversed { bytes } => Packing::Reversed { bytes: *bytes },
-            Carriage::Packets { pid, stride, runs } => {
+            Carriage::Packets { pid, moved, stride, runs } => {
+                let moves = moved.partition_point(|(from, _)| *from <= at);
+                let pid = moved[..moves].last().map_or(*pid, |(_, pid)| *pid);
                 let run = runs[..runs.partition_point(|run| *run <= at)].last().copied().unwrap_or(at);
                 let first = u64::from(*stride) - (at - run) % u64::from((*stride).max(1));
-                Packing::Packets { pid: *pid, stride: *stride, first: first as u8 }
+                Packing::Packets { pid, stride: *stride, first: first as u8 }
             }
             Carriage::Pages { serial, runs } => ogg::packing(*serial, runs, at),
         }

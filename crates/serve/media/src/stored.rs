@@ -19,7 +19,7 @@ use crate::media::{Carriage, Found, Media, Track};
 use crate::time::TimeBase;
 
 /// Another one whenever the header, a codec, a format or an index is written otherwise.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -105,7 +105,8 @@ mod tests {
             let (codec, format) = (Codec::Opus { channels: 2 }, Format::Vorbis { ident: 1 });
             Track::new(codec, format, Some("deu".to_owned()), time_base, index).carried(carriage)
         };
-        let packets = Carriage::Packets { pid: 256, stride: 192, runs: [4, 900].into() };
+        let packets =
+            Carriage::Packets { pid: 256, moved: vec![(900, 257)], stride: 192, runs: [4, 900].into() };
         let media = Media {
             tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, packets].map(track).into(),
             left_out: vec!["text".to_owned()],
@@ -118,12 +119,16 @@ mod tests {
                 r#"{{"codec":{{"Opus":{{"channels":2}}}},"format":{{"Vorbis":{{"ident":1}}}},"language":"deu","time_base":[1,10],"carriage":{carriage},"index":{{"codes_bytes":3,"shift":0,"lead":0,"step":5}}}}"#
             )
         };
-        let tracks = [r#""Whole""#, r#"{"Reversed":{"bytes":2}}"#, r#"{"Packets":{"pid":256,"stride":192}}"#];
+        let tracks = [
+            r#""Whole""#,
+            r#"{"Reversed":{"bytes":2}}"#,
+            r#"{"Packets":{"pid":256,"moved":[[900,257]],"stride":192}}"#,
+        ];
         let tracks = tracks.map(track).join(",");
         let header = format!(
             r#"{{"tracks":[{tracks}],"runs":[4,900],"left_out":["text"],"recorded_ns":9,"is_final":true}}"#
         );
-        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 9])), (2, header.into()));
+        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 9])), (3, header.into()));
         assert_eq!(bytes[bytes.len() - 9..], [3, 8, 8].repeat(3));
     }
 }

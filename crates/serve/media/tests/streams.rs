@@ -213,3 +213,37 @@ fn a_packet_of_several_pictures_is_as_many_samples() {
         }
     }
 }
+
+#[test]
+fn streams_go_on_in_the_packets_that_a_new_map_tells_of() {
+    let Some(folder) = folder("streams_go_on_in_the_packets_that_a_new_map_tells_of") else { return };
+    let first = folder.encode(2, &format!("{H264} -c:a aac"), "first.ts");
+    let bytes_of = |path: &Path| {
+        let (file, media) = (std::fs::read(path).expect("a file"), Arc::new(open(path)));
+        let of = |track| sent(&file, &media, track).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
+        (file.clone(), [of(0), of(1)])
+    };
+    let (file, samples) = bytes_of(&first);
+    for (number, options) in [
+        // Streams in other packets; the map, too; streams in each other's packets.
+        "-mpegts_start_pid 0x200",
+        "-mpegts_start_pid 0x200 -mpegts_pmt_start_pid 0x1100",
+        "-streamid 0:257 -streamid 1:256",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let options = format!("-c copy -output_ts_offset 2 {options}");
+        let (other, more) = bytes_of(&folder.convert(&first, &options, &format!("{number}.ts")));
+        let joined = [file.clone(), other].concat();
+        let media = Arc::new(Media::read(&joined).expect("a stream"));
+        assert_eq!(media.tracks().len(), 2, "{options}");
+        for track in [0, 1] {
+            let got: Vec<_> = sent(&joined, &media, track).into_iter().map(|(_, bytes)| bytes).collect();
+            let expected = [samples[track].clone(), more[track].clone()].concat();
+            assert_eq!(got.len(), expected.len(), "track {track}, {options}");
+            assert!(got == expected, "track {track}, {options}");
+        }
+        assert!(media.duration_ns().abs_diff(4_000_000_000) < 200_000_000, "{}", media.duration_ns());
+    }
+}

@@ -216,6 +216,8 @@ impl Frames {
 
     /// Nothing more comes, so nothing has to follow the last frame.
     pub fn end_all(&mut self, samples_left: &mut u64) -> Result<()> {
+        self.header.clear();
+        self.current = None;
         self.waiting.take().map_or(Ok(()), |last| self.builder.push(last, samples_left))
     }
 

@@ -35,7 +35,7 @@ use crate::time::TimeBase;
 use crate::transport::{Layout, next_packet};
 use frames::Frames;
 use pictures::Pictures;
-use tables::{Coding, Program, Tables};
+use tables::{Coding, Program, Tables, Watch};
 use times::Pes;
 use units::Units;
 
@@ -50,6 +50,9 @@ const PRIVATE_BYTES: usize = 4 << 10;
 
 /// How many streams of a program are looked at.
 const STREAMS_MAX: usize = 64;
+
+/// What stands for no stream, where there may be the number of one.
+const NO_STREAM: u8 = u8::MAX;
 
 /// Numbers that streams may have.
 const PIDS: usize = 1 << 13;
@@ -231,7 +234,12 @@ enum Begin {
 /// A stream that is being read.
 struct Stream {
     pid: u16,
-    name: &'static str,
+    /// Which packets had it at first, and from where in the file on it has been in others.
+    first_pid: u16,
+    moved: Vec<(u64, u16)>,
+    /// Where a new map says that it goes on.
+    next_pid: Option<u16>,
+    coding: Coding,
     language: Option<String>,
     payloads: Payloads,
     parser: Parser,
@@ -254,6 +262,7 @@ struct Piece<'a> {
 struct Scan {
     streams: Vec<Stream>,
     by_pid: Vec<u8>,
+    watch: Watch,
     times: Times,
     samples_left: u64,
     /// Where packets begin that follow each other.
@@ -267,11 +276,12 @@ impl Scan {
     fn new(program: &Program, from: u64, begin: Begin) -> Self {
         let streams: Vec<Stream> =
             program.streams.iter().take(STREAMS_MAX).map(|one| Stream::new(one, begin)).collect();
-        let mut by_pid = vec![u8::MAX; PIDS];
+        let mut by_pid = vec![NO_STREAM; PIDS];
         streams.iter().enumerate().for_each(|(number, one)| by_pid[usize::from(one.pid)] = number as u8);
         Self {
             streams,
             by_pid,
+            watch: Watch::new(program.place),
             times: times::times(),
             samples_left: SAMPLES_MAX,
             runs: vec![from],
@@ -304,8 +314,20 @@ impl Scan {
         let is_scrambled = packet.transport_scrambling_control().is_scrambled();
         self.scrambled_packets += u64::from(is_scrambled);
         let pid = u16::from(packet.pid());
-        let stream = self.streams.get_mut(usize::from(self.by_pid[usize::from(pid)]));
-        let Some(stream) = stream.filter(|_| !is_scrambled) else { return Ok(()) };
+        if self.watch.is_in(pid)
+            && let Some(program) = self.watch.take(packet)
+        {
+            self.change(&program)?;
+        }
+        let number = usize::from(self.by_pid[usize::from(pid)]);
+        let Some(stream) = self.streams.get(number).filter(|_| !is_scrambled) else { return Ok(()) };
+        if stream.next_pid == Some(pid) {
+            if !packet.payload_unit_start_indicator() {
+                return Ok(());
+            }
+            self.go_on_in(number, pid)?;
+        }
+        let stream = &mut self.streams[number];
         let Some(payload) = stream.payloads.payload(bytes, pid) else { return Ok(()) };
         let header = payload.header.and_then(|header| Pes::parse(&bytes[header..]));
         let can_begin = packet.adaptation_field().is_some_and(|field| field.random_access_indicator());
@@ -316,6 +338,54 @@ impl Scan {
         stream.take(own, &mut self.samples_left)
     }
 
+    /// Has streams go on where a new map says that streams of their kind are.
+    fn change(&mut self, program: &Program) -> Result<()> {
+        // Of private data the map does not tell what has been found in them.
+        let is_there = |stream: &Stream, one: &tables::Stream| {
+            stream.pid == one.pid && [stream.coding, Coding::Private].contains(&one.coding)
+        };
+        let mut free: Vec<&tables::Stream> = program.streams.iter().collect();
+        free.retain(|one| !self.streams.iter().any(|stream| is_there(stream, one)));
+        let mut moves = Vec::new();
+        for (number, stream) in self.streams.iter_mut().enumerate() {
+            if let Some(pid) = stream.next_pid.take() {
+                self.by_pid[usize::from(pid)] = NO_STREAM;
+            }
+            if program.streams.iter().any(|one| is_there(stream, one)) {
+                continue;
+            }
+            let alike = |one: &&tables::Stream| one.coding == stream.coding;
+            let same = free.iter().position(|one| alike(one) && one.language == stream.language);
+            if let Some(found) = same.or_else(|| free.iter().position(alike)) {
+                moves.push((number, free.remove(found).pid));
+            }
+        }
+        // The old packets may come for a while yet, if no other stream is in the new ones.
+        let is_free = |pid: u16| self.by_pid[usize::from(pid)] == NO_STREAM;
+        if moves.iter().all(|(_, pid)| is_free(*pid)) {
+            for (number, pid) in moves {
+                self.by_pid[usize::from(pid)] = number as u8;
+                self.streams[number].next_pid = Some(pid);
+            }
+            return Ok(());
+        }
+        moves.into_iter().try_for_each(|(number, pid)| self.go_on_in(number, pid))
+    }
+
+    /// A stream goes on in other packets.
+    fn go_on_in(&mut self, number: usize, pid: u16) -> Result<()> {
+        let stream = &mut self.streams[number];
+        let before = &mut self.by_pid[usize::from(stream.pid)];
+        if usize::from(*before) == number {
+            *before = NO_STREAM;
+        }
+        self.by_pid[usize::from(pid)] = number as u8;
+        stream.end(&mut self.samples_left)?;
+        (stream.pid, stream.next_pid, stream.payloads) = (pid, None, Payloads::default());
+        stream.moved.push((self.at, pid));
+        Ok(())
+    }
+
     fn lacks_key_frames(&self) -> bool {
         self.streams.iter().any(Stream::lacks_key_frames)
     }
@@ -324,13 +394,17 @@ impl Scan {
         let runs: Arc<[u64]> = self.runs.as_slice().into();
         let mut found = Found::default();
         for stream in &self.streams {
-            let carriage =
-                Carriage::Packets { pid: stream.pid, stride: layout.stride as u8, runs: runs.clone() };
+            let carriage = Carriage::Packets {
+                pid: stream.first_pid,
+                moved: stream.moved.clone(),
+                stride: layout.stride as u8,
+                runs: runs.clone(),
+            };
             match stream.track() {
-                Some(track) => found.tracks.push(track.carried(carriage).numbered(stream.pid.into())),
+                Some(track) => found.tracks.push(track.carried(carriage).numbered(stream.first_pid.into())),
                 None => {
                     found.waiting += 1;
-                    found.left_out.push(format!("{} without samples", stream.name));
+                    found.left_out.push(format!("{} without samples", stream.coding.name()));
                 }
             }
         }
@@ -369,7 +443,16 @@ impl Stream {
             Coding::Private => Parser::Units(Box::new(Units::new(false))),
         };
         let language = told.language.clone();
-        Self { pid: told.pid, name: told.coding.name(), language, payloads: Payloads::default(), parser }
+        Self {
+            pid: told.pid,
+            first_pid: told.pid,
+            moved: Vec::new(),
+            next_pid: None,
+            coding: told.coding,
+            language,
+            payloads: Payloads::default(),
+            parser,
+        }
     }
 
     /// A PES packet begins.

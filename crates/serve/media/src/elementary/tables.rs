@@ -59,6 +59,15 @@ pub(super) struct Program {
     pub left_out: Vec<String>,
     /// Whether that has pictures.
     pub has_other_pictures: bool,
+    /// Where its map is.
+    pub place: Place,
+}
+
+/// Where the map of a program is: its number in the list, and which packets have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    number: u16,
+    pid: u16,
 }
 
 /// The tables of a stream, as far as packets have told them.
@@ -66,7 +75,7 @@ pub(super) struct Program {
 pub(super) struct Tables {
     list: Section,
     /// Of each program, where its map is, the map as far as it is there, and what it says.
-    programs: Option<Vec<(u16, Section, Option<Program>)>>,
+    programs: Option<Vec<(Place, Section, Option<Program>)>>,
 }
 
 impl Tables {
@@ -85,12 +94,18 @@ impl Tables {
         if pid == PROGRAMS_PID && self.programs.is_none() {
             let list = self.list.take(payload, begins, PROGRAMS_TABLE);
             self.programs = list.map(|list| {
-                maps(&list).take(PROGRAMS_MAX).map(|pid| (pid, Section::default(), None)).collect()
+                maps(&list.entries)
+                    .take(PROGRAMS_MAX)
+                    .map(|place| (place, Section::default(), None))
+                    .collect()
             });
         }
         let programs = self.programs.iter_mut().flatten();
-        for (_, section, program) in programs.filter(|(map, _, program)| *map == pid && program.is_none()) {
-            *program = section.take(payload, begins, MAP_TABLE).map(|map| Program::read(&map));
+        for (place, section, program) in
+            programs.filter(|(place, _, program)| place.pid == pid && program.is_none())
+        {
+            let map = section.take(payload, begins, MAP_TABLE);
+            *program = map.map(|map| Program { place: *place, ..Program::read(&map.entries) });
         }
     }
 
@@ -107,10 +122,56 @@ impl Tables {
     }
 }
 
-/// The packets with the maps that a list of programs names.
-fn maps(list: &[u8]) -> impl Iterator<Item = u16> {
-    let entries = list.chunks_exact(4).filter(|entry| entry[..2] != [0, 0]);
-    entries.map(|entry| u16::from_be_bytes([entry[2] & 0x1F, entry[3]]))
+/// The map of the program that is served, which may be another one later, as may be its place.
+pub(super) struct Watch {
+    place: Place,
+    list: Section,
+    map: Section,
+    /// What the last one said, and whose number it had.
+    last: Option<Table>,
+}
+
+impl Watch {
+    pub fn new(place: Place) -> Self {
+        Self { place, list: Section::default(), map: Section::default(), last: None }
+    }
+
+    /// Whether packets have the list or the map.
+    pub fn is_in(&self, pid: u16) -> bool {
+        pid == PROGRAMS_PID || pid == self.place.pid
+    }
+
+    /// Takes such a packet, and returns what a map says that is not the one before.
+    pub fn take(&mut self, packet: &Packet) -> Option<Program> {
+        let (pid, begins) = (u16::from(packet.pid()), packet.payload_unit_start_indicator());
+        let payload = packet.payload()?;
+        if pid == PROGRAMS_PID {
+            let list = self.list.take(payload, begins, PROGRAMS_TABLE)?;
+            let same = maps(&list.entries).find(|place| place.number == self.place.number);
+            let place = same.or(maps(&list.entries).next())?;
+            if place != self.place {
+                *self = Self { list: std::mem::take(&mut self.list), ..Self::new(place) };
+            }
+            return None;
+        }
+        let map = self.map.take(payload, begins, MAP_TABLE)?;
+        let is_other = self.last.as_ref().is_some_and(|last| last.number != map.number);
+        if is_other || self.last.as_ref() == Some(&map) {
+            return None;
+        }
+        let program = Program { place: self.place, ..Program::read(&map.entries) };
+        self.last = Some(map);
+        Some(program)
+    }
+}
+
+/// The places of the maps that a list of programs names.
+fn maps(list: &[u8]) -> impl Iterator<Item = Place> {
+    let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
+    let places =
+        list.chunks_exact(4).map(move |entry| Place { number: word(entry), pid: word(&entry[2..]) & 0x1FFF });
+    // Number 0 is that of the network's own table.
+    places.filter(|place| place.number != 0)
 }
 
 impl Program {
@@ -198,6 +259,14 @@ fn length(bytes: &[u8]) -> usize {
     usize::from(bytes[0] & 0x0F) << 8 | usize::from(bytes[1])
 }
 
+/// A table of one section.
+#[derive(Debug, PartialEq, Eq)]
+struct Table {
+    /// Of the stream, or of the program.
+    number: u16,
+    entries: Vec<u8>,
+}
+
 /// A section of a table, which may go over several packets.
 #[derive(Default)]
 struct Section {
@@ -205,8 +274,8 @@ struct Section {
 }
 
 impl Section {
-    /// The entries of a table, when all of it is there.
-    fn take(&mut self, payload: &[u8], begins: bool, table: u8) -> Option<Vec<u8>> {
+    /// A table, when all of it is there. One that is not valid yet is none.
+    fn take(&mut self, payload: &[u8], begins: bool, table: u8) -> Option<Table> {
         let mut payload = payload;
         if begins {
             let (&before, rest) = payload.split_first()?;
@@ -220,7 +289,8 @@ impl Section {
         let section = self.bytes.get(..total)?;
         let is_whole = section[0] == table && sum32(section) == 0;
         let entries = section.get(SECTION_HEADER_BYTES..total.checked_sub(CHECKSUM_BYTES)?)?;
-        is_whole.then(|| entries.to_vec())
+        let (number, is_valid) = (u16::from_be_bytes([section[3], section[4]]), section[5] & 1 == 1);
+        (is_whole && is_valid).then(|| Table { number, entries: entries.to_vec() })
     }
 }
 
