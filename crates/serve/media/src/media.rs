@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backwards::Backwards;
 use crate::error::{Error, Result};
-use crate::index::{Cursor, Index};
+use crate::index::{Cursor, Entry, Index};
 use crate::kind::{self, Kind};
 use crate::ogg;
 use crate::packing::Packing;
@@ -64,6 +64,13 @@ pub(crate) enum Carriage {
         /// The bytes of a value.
         bytes: u8,
     },
+    /// Each as it is sent, but for key frames, which are sent behind parameter sets.
+    Described {
+        /// The sets of each description.
+        sets: Vec<Vec<u8>>,
+        /// From where in the file on samples have which description, in the order of the file.
+        places: Vec<(u64, u16)>,
+    },
     /// In packets of a transport stream, with those of others between them.
     Packets {
         /// Which packets.
@@ -91,7 +98,7 @@ impl Carriage {
     pub fn runs(&self) -> Option<&[u64]> {
         match self {
             Self::Packets { runs, .. } | Self::Pages { runs, .. } => Some(runs),
-            Self::Whole | Self::Reversed { .. } => None,
+            Self::Whole | Self::Reversed { .. } | Self::Described { .. } => None,
         }
     }
 
@@ -251,10 +258,25 @@ impl Track {
         &self.carriage
     }
 
+    /// What is to be read of the file for a sample, and what is to be done with that before it is sent.
+    pub fn packed(&self, entry: &Entry) -> (Range<u64>, Packing) {
+        let end = entry.at + u64::from(entry.bytes);
+        if let Carriage::Described { sets, places } = &self.carriage
+            && entry.is_sync
+            && let Some((_, number)) = places[..places.partition_point(|place| place.0 <= entry.at)].last()
+            && let Some(sets) = sets.get(usize::from(*number))
+            // What is before the sample makes room. At the beginning of a file there are its first boxes.
+            && let Some(begin) = entry.at.checked_sub(sets.len() as u64)
+        {
+            return (begin..end, Packing::After { sets: sets.as_slice().into() });
+        }
+        (entry.at..end, self.packing(entry.at))
+    }
+
     /// What is to be done with a sample that begins at `at` before it is sent.
-    pub fn packing(&self, at: u64) -> Packing {
+    fn packing(&self, at: u64) -> Packing {
         match &self.carriage {
-            Carriage::Whole => Packing::Plain,
+            Carriage::Whole | Carriage::Described { .. } => Packing::Plain,
             Carriage::Reversed { bytes } => Packing::Reversed { bytes: *bytes },
             Carriage::Packets { pid, moved, stride, runs } => {
                 let moves = moved.partition_point(|(from, _)| *from <= at);

@@ -7,12 +7,13 @@
 //! ```
 
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A packet of a transport stream (ISO/IEC 13818-1, 2.4.3).
 pub(crate) const PACKET_BYTES: usize = 188;
 
 /// What is to be done with the bytes of a sample when they have been read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
     /// Nothing.
     #[default]
@@ -21,6 +22,11 @@ pub enum Packing {
     Reversed {
         /// The bytes of a value.
         bytes: u8,
+    },
+    /// Others come before it, for which as many bytes before it have been read.
+    After {
+        /// Parameter sets, as they are sent.
+        sets: Arc<[u8]>,
     },
     /// Pieces in packets of a transport stream, with those of others between them.
     Packets {
@@ -42,11 +48,16 @@ pub enum Packing {
 
 impl Packing {
     /// Puts the bytes that are sent to the front, and returns how many those are.
-    pub fn unpack(self, bytes: &mut [u8]) -> usize {
-        match self {
+    pub fn unpack(&self, bytes: &mut [u8]) -> usize {
+        match *self {
             Self::Plain => bytes.len(),
             Self::Reversed { bytes: count } => {
                 bytes.chunks_exact_mut(usize::from(count).max(1)).for_each(<[u8]>::reverse);
+                bytes.len()
+            }
+            Self::After { ref sets } => {
+                let count = sets.len().min(bytes.len());
+                bytes[..count].copy_from_slice(&sets[..count]);
                 bytes.len()
             }
             Self::Packets { pid, stride, first } => gather(bytes, pid, stride.into(), first.into()),

@@ -125,13 +125,14 @@ impl Iterator for Plan {
         cursor.last_ns = decode_ns;
         cursor.advance(&self.media);
         let track = &self.media.tracks()[cursor.track];
+        let (at, packing) = track.packed(&entry);
         Some(Sample {
             track: cursor.track,
-            at: entry.at..entry.at + u64::from(entry.bytes),
+            at,
             decode_ns,
             presentation_ns: track.time_base().nanoseconds(entry.presentation),
             timestamp: track.time_base().on_clock(entry.presentation, track.codec.clock_rate()),
-            packing: track.packing(entry.at),
+            packing,
             is_sync: entry.is_sync,
             next_ns: cursor.next.as_ref().map(|next| next.decode_ns),
         })

@@ -105,10 +105,11 @@ mod tests {
             let (codec, format) = (Codec::Opus { channels: 2 }, Format::Vorbis { ident: 1 });
             Track::new(codec, format, Some("deu".to_owned()), time_base, index).carried(carriage)
         };
+        let described = Carriage::Described { sets: vec![vec![1]], places: vec![(7, 0)] };
         let packets =
             Carriage::Packets { pid: 256, moved: vec![(900, 257)], stride: 192, runs: [4, 900].into() };
         let media = Media {
-            tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, packets].map(track).into(),
+            tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, described, packets].map(track).into(),
             left_out: vec!["text".to_owned()],
             recorded_ns: Some(9),
             is_final: true,
@@ -122,13 +123,14 @@ mod tests {
         let tracks = [
             r#""Whole""#,
             r#"{"Reversed":{"bytes":2}}"#,
+            r#"{"Described":{"sets":[[1]],"places":[[7,0]]}}"#,
             r#"{"Packets":{"pid":256,"moved":[[900,257]],"stride":192}}"#,
         ];
         let tracks = tracks.map(track).join(",");
         let header = format!(
             r#"{{"tracks":[{tracks}],"runs":[4,900],"left_out":["text"],"recorded_ns":9,"is_final":true}}"#
         );
-        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 9])), (3, header.into()));
-        assert_eq!(bytes[bytes.len() - 9..], [3, 8, 8].repeat(3));
+        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 12])), (3, header.into()));
+        assert_eq!(bytes[bytes.len() - 12..], [3, 8, 8].repeat(4));
     }
 }

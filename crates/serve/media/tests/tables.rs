@@ -8,6 +8,8 @@ use forebay_rtsp::presentation::Codec;
 use support::entries;
 use support::hostile::{make, words};
 
+use std::sync::Arc;
+
 /// An MP4 file of sound whose five samples of 10, 0, 20, 30 and 40 bytes lie in chunks of one.
 fn film(sizes: &[u8], descriptions: &[&[u8; 4]], chunks: &[u32]) -> Vec<u8> {
     let entries: Vec<u8> = descriptions.iter().flat_map(|name| make(name, &sound(2, 8_000))).collect();
@@ -75,4 +77,72 @@ fn lengths_of_samples_may_take_fewer_bits() {
         let error = Media::read(&film(&sizes, &[b".mp3"], &[1])).expect_err("no table").to_string();
         assert!(error.contains("stz2"), "{error}");
     }
+}
+
+/// A sample entry of H.264 with pictures of a width.
+fn pictures(width: u8, pps: u8) -> Vec<u8> {
+    let (sps, pps) = ([0x67, 66, 0, 30, 1], [0x68, pps]);
+    let record = [&[1, 66, 0, 30, 0xFF, 0xE1, 0, 5][..], &sps, &[1, 0, 2], &pps].concat();
+    let mut entry = vec![0; 78];
+    (entry[25], entry[27]) = (width, 48);
+    make(b"avc1", &[entry, make(b"avcC", &record)].concat())
+}
+
+/// An MP4 file of two pictures for each of these descriptions, the first of which is a key frame, of ten bytes each.
+fn described(entries: &[Vec<u8>]) -> Vec<u8> {
+    let count = entries.len() as u32;
+    let table = |data: u32| {
+        let runs: Vec<u32> = (1..=count).flat_map(|one| [one, 2, one]).collect();
+        let places: Vec<u32> = (0..count).map(|one| data + 20 * one).collect();
+        let keys: Vec<u32> = (0..count).map(|one| 2 * one + 1).collect();
+        let table = [
+            make(b"stsd", &[words(&[0, count]), entries.concat()].concat()),
+            make(b"stsz", &words(&[0, 10, 2 * count])),
+            make(b"stts", &words(&[0, 1, 2 * count, 100])),
+            make(b"stss", &[words(&[0, count]), words(&keys)].concat()),
+            make(b"stsc", &[words(&[0, count]), words(&runs)].concat()),
+            make(b"stco", &[words(&[0, count]), words(&places)].concat()),
+        ];
+        let media = [
+            make(b"mdhd", &words(&[0, 0, 0, 1000, 0, 0])),
+            make(b"hdlr", &[&words(&[0, 0])[..], b"vide", &[0; 13]].concat()),
+            make(b"minf", &make(b"stbl", &table.concat())),
+        ];
+        make(b"moov", &make(b"trak", &make(b"mdia", &media.concat())))
+    };
+    let data = table(0).len() as u32 + 8;
+    let bytes: Vec<u8> = (0..2 * count as u8).flat_map(|number| [number; 10]).collect();
+    [table(data), make(b"mdat", &bytes)].concat()
+}
+
+/// The samples as they are sent.
+fn sent(file: &[u8], media: Media) -> Vec<Vec<u8>> {
+    let plan = Arc::new(media).plan(&[0], 0);
+    let unpack = |sample: forebay_media::Sample| {
+        let mut bytes = file[sample.at.start as usize..sample.at.end as usize].to_vec();
+        let count = sample.packing.unpack(&mut bytes);
+        bytes.truncate(count);
+        bytes
+    };
+    plan.map(unpack).collect()
+}
+
+#[test]
+fn key_frames_have_the_parameter_sets_of_their_description_before_them() {
+    let file = described(&[pictures(64, 1), pictures(64, 2), pictures(64, 1)]);
+    let media = Media::read(&file).expect("a film");
+    assert!(media.left_out().is_empty(), "{:?}", media.left_out());
+    let again = Media::from_bytes(&media.to_bytes(), file.len() as u64).expect("the same");
+    let key = |number: u8, pps: u8| {
+        [&[0, 0, 0, 5, 0x67, 66, 0, 30, 1, 0, 0, 0, 2, 0x68, pps][..], &[number; 10]].concat()
+    };
+    let other = |number: u8| vec![number; 10];
+    let expected = [key(0, 1), other(1), key(2, 2), other(3), key(4, 1), other(5)];
+    assert_eq!(sent(&file, media), expected);
+    assert_eq!(sent(&file, again), expected);
+    // Where all are the same, and where pictures have another size.
+    let file = described(&[pictures(64, 1), pictures(64, 1), pictures(32, 2)]);
+    let media = Media::read(&file).expect("a film");
+    assert_eq!(media.left_out(), ["samples that are coded otherwise than most of avc1"]);
+    assert_eq!(sent(&file, media), [0, 1, 2, 3].map(other));
 }

@@ -71,7 +71,7 @@ impl Backwards {
             at: sample.at.clone(),
             decode_ns: in_group_ns.saturating_sub(span.end_ns),
             ticks: sample.timestamp as u32,
-            packing: sample.packing,
+            packing: sample.packing.clone(),
             is_sync: sample.is_sync,
             edges: Edges::default()
                 .with(Edges::APART, is_apart)

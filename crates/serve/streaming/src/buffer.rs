@@ -34,7 +34,7 @@ pub struct Buffer {
 }
 
 /// A sample that does not lie in its file as it is sent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Packed {
     part: usize,
     /// Its number in the part.
@@ -207,7 +207,7 @@ impl Buffer {
             let (file, at, sample) = (planned.file, planned.at.clone(), part.samples.len());
             scratch.taken.push(Taken { file, at, part: number, sample });
             if planned.packing != Packing::Plain {
-                buffer.packed.push(Packed { part: number, sample, packing: planned.packing });
+                buffer.packed.push(Packed { part: number, sample, packing: planned.packing.clone() });
             }
             part.room = room_for(used);
             part.samples.push(Held {

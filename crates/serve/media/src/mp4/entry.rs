@@ -4,7 +4,7 @@ use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::{Codec, OpusStreams};
 use mp4_atom::{Ac3SpecificBox, Dops, Ec3SpecificBox};
 
-use super::boxes::{Box, Boxes, within};
+use super::boxes::{Box, within};
 use super::{Unserved, esds};
 use crate::media::Carriage;
 use crate::{ac3, parameter_sets, sound, vorbis};
@@ -19,49 +19,6 @@ pub(super) struct SampleEntry {
     pub codec: Codec,
     pub format: Format,
     pub carriage: Carriage,
-}
-
-/// More descriptions than a track has.
-const DESCRIPTIONS_MAX: usize = 64;
-
-/// Which samples of a track are served: those with one of its descriptions, or with another one that says the same. A receiver is
-/// told of one coding only.
-#[derive(Clone, Default)]
-pub(super) struct Served {
-    /// Of each description, whether its samples are coded otherwise.
-    is_other: Vec<bool>,
-    /// Whether there are samples that are coded otherwise.
-    pub has_others: bool,
-}
-
-impl Served {
-    /// Whether a sample with a description is served. They are counted from 1; one that is not there is taken for any.
-    pub fn takes(&mut self, description: u32) -> bool {
-        let place = (description as usize).wrapping_sub(1);
-        let is_other = self.is_other.get(place).copied().unwrap_or(false);
-        self.has_others |= is_other;
-        !is_other
-    }
-}
-
-/// The entry of a sample description box that most samples have, by its number, and which samples are served then; `None` without
-/// entries.
-pub(super) fn most(descriptions: &[u8], number: u32) -> Option<(Result<SampleEntry, Unserved>, Served)> {
-    let entries: Vec<Box> = Boxes(descriptions.get(8..)?).take(DESCRIPTIONS_MAX).collect();
-    let chosen = entries.get((number as usize).wrapping_sub(1)).or(entries.first())?.served();
-    let is_other = |entry: &Box| match (&chosen, entry.served()) {
-        (Ok(chosen), Ok(other)) => chosen.coding() != other.coding(),
-        _ => true,
-    };
-    // All samples have the description where there is only one.
-    let is_other = if entries.len() > 1 { entries.iter().map(is_other).collect() } else { Vec::new() };
-    Some((chosen, Served { is_other, has_others: false }))
-}
-
-impl SampleEntry {
-    fn coding(&self) -> (&Codec, &Format) {
-        (&self.codec, &self.format)
-    }
 }
 
 impl Box<'_> {
@@ -90,6 +47,11 @@ impl Box<'_> {
         };
         let (codec, format) = served.ok_or_else(|| damaged(&name))?;
         Ok(SampleEntry { name, codec, format, carriage: Carriage::Whole })
+    }
+
+    /// Width and height as a sample entry of pictures has them.
+    pub(super) fn size(&self) -> Option<&[u8]> {
+        self.content.get(24..28)
     }
 
     fn visual(&self, name: &[u8; 4]) -> Option<&[u8]> {

@@ -31,7 +31,6 @@ pub(super) fn read(
         let mut draft = movie.drafts.iter_mut().find(|draft| draft.id == header.track_id);
         let description =
             header.sample_description_index.unwrap_or(defaults.default_sample_description_index);
-        let is_served = draft.as_mut().is_some_and(|draft| draft.served.takes(description));
         let told: Option<Tfdt> = find_in(part.content, &[b"tfdt"]);
         if let (Some(draft), Some(time)) = (&mut draft, told) {
             draft.next_decode = i64::try_from(time.base_media_decode_time).unwrap_or(i64::MAX);
@@ -60,7 +59,7 @@ pub(super) fn read(
                 let presentation = decode.saturating_add(sample.cts.unwrap_or_default());
                 let is_sync = lengths.flags(sample.flags) & IS_NO_SYNC == 0;
                 draft.next_decode = decode.saturating_add(step);
-                if is_served {
+                if draft.served.takes(description, at) {
                     draft.builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
                     draft.last_step = Some(step);
                 } else {

@@ -4,6 +4,7 @@
 //! would nest as deep as a hostile file likes, and one odd box would make all of a file unreadable.
 
 mod boxes;
+mod descriptions;
 mod edits;
 mod entry;
 mod esds;
@@ -19,8 +20,9 @@ use crate::media::{Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
 use boxes::{BoxAt, Boxes, decode, within};
+use descriptions::Served;
 use edits::Edits;
-use entry::{SampleEntry, Served};
+use entry::SampleEntry;
 
 /// The tables of a day of film have less.
 const TABLES_BYTES_MAX: u64 = 128 << 20;
@@ -170,6 +172,7 @@ impl Movie {
             };
             index.lead();
             let SampleEntry { codec, format, carriage, .. } = draft.entry.clone();
+            let carriage = draft.served.carriage(&carriage);
             let track = Track::new(codec, format, draft.language.clone(), draft.time_base, index);
             found.tracks.push(track.carried(carriage).numbered(draft.id.into()));
         }
@@ -226,7 +229,7 @@ fn read_track(
     let default =
         || defaults.iter().find(|one| one.track_id == id).map(|one| one.default_sample_description_index);
     let most = table::description_of_most(table).or_else(default).unwrap_or(1);
-    let entry = within(table, &[b"stsd"]).and_then(|descriptions| entry::most(descriptions, most));
+    let entry = within(table, &[b"stsd"]).and_then(|descriptions| descriptions::most(descriptions, most));
     let Some((entry, mut served)) = entry else {
         return Ok(Err(Unserved::Because("a track without description".to_owned())));
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mp4_atom::{Atom, Co64, Ctts, Stco, Stsc, Stss, Stsz, StszSamples, Stts};
 
-use super::entry::Served;
+use super::descriptions::Served;
 use super::{find_in, within};
 use crate::error::{Error, Result};
 use crate::index::{Builder, Entry, spend};
@@ -46,7 +46,7 @@ pub(super) fn read(
             syncs.peek() == Some(&(number + 1))
         });
         let presentation = decode.saturating_add(delays.next().unwrap_or_default());
-        if served.takes(places.description) {
+        if served.takes(places.description, at) {
             builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
         } else {
             spend(samples_left)?;
@@ -82,7 +82,7 @@ pub(super) fn read_blocks(
         if at.checked_add(bytes.into()).is_none_or(|end| end > file_bytes) {
             return Err(Error::Truncated { bytes: file_bytes, missing: "a sample that its table tells of" });
         }
-        if served.takes(places.description) {
+        if served.takes(places.description, at) {
             builder.push(Entry { at, bytes, decode, presentation: decode, is_sync: true }, samples_left)?;
         } else {
             spend(samples_left)?;

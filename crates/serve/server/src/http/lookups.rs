@@ -111,9 +111,11 @@ fn first_sample(opened: &Opened, track: usize) -> Option<Vec<u8>> {
     let file = opened.files.first()?;
     let track = file.media.tracks().get(track)?;
     let entry = track.index().next(&mut Cursor::default())?;
-    let mut sample = vec![0; SAMPLE_BYTES_MAX.min(entry.bytes as usize)];
-    file.file.read_exact_at(&mut sample, entry.at).ok()?;
-    let bytes = track.packing(entry.at).unpack(&mut sample);
+    let (at, packing) = track.packed(&entry);
+    let bytes = usize::try_from(at.end - at.start).unwrap_or(SAMPLE_BYTES_MAX);
+    let mut sample = vec![0; SAMPLE_BYTES_MAX.min(bytes)];
+    file.file.read_exact_at(&mut sample, at.start).ok()?;
+    let bytes = packing.unpack(&mut sample);
     sample.truncate(bytes);
     Some(sample)
 }
