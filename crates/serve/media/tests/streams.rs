@@ -247,3 +247,28 @@ fn streams_go_on_in_the_packets_that_a_new_map_tells_of() {
         assert!(media.duration_ns().abs_diff(4_000_000_000) < 200_000_000, "{}", media.duration_ns());
     }
 }
+
+#[test]
+fn sound_whose_channels_change_goes_on_where_its_frames_tell_them_and_is_named_else() {
+    let test = "sound_whose_channels_change_goes_on_where_its_frames_tell_them_and_is_named_else";
+    let Some(folder) = folder(test) else { return };
+    for codec in ["ac3", "aac"] {
+        let parts = [2, 6].map(|channels| {
+            let options = format!("{H264} -c:a {codec} -ac {channels} -output_ts_offset {channels}");
+            std::fs::read(folder.encode(2, &options, "part.ts")).expect("a file")
+        });
+        let counts = parts.each_ref().map(|part| {
+            let media = Arc::new(Media::read(part).expect("a stream"));
+            sent(part, &media, 1).len()
+        });
+        let joined = parts.concat();
+        let media = Arc::new(Media::read(&joined).expect("a stream"));
+        let (count, left_out) = (sent(&joined, &media, 1).len(), media.left_out());
+        if codec == "ac3" {
+            assert_eq!((count, left_out), (counts[0] + counts[1], &[][..]));
+        } else {
+            let expected = ["frames of AAC that are coded otherwise than the first ones"];
+            assert!(left_out == expected && count.abs_diff(counts[0]) <= 1, "{count}, {left_out:?}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Frames of sound: AAC with ADTS headers, MPEG audio, AC-3 and E-AC-3. Their headers tell where the next one begins, wherever
 //! packets end.
 
+use std::mem::discriminant;
+
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 
@@ -50,6 +52,12 @@ impl Sort {
         }
     }
 
+    /// Whether a receiver that is told of one frame understands the other. But for AAC, frames tell their channels themselves.
+    fn are_alike(self, one: &Header, other: &Header) -> bool {
+        let kind = |header: &Header| (discriminant(&header.codec.0), header.codec.1, header.rate);
+        one.codec == other.codec && one.rate == other.rate || self != Self::Adts && kind(one) == kind(other)
+    }
+
     fn parse(self, bytes: &[u8]) -> Option<Header> {
         match self {
             Self::Adts => {
@@ -93,6 +101,8 @@ pub(super) struct Frames {
     /// As PES packets tell it: of the first frame that begins in this one, and of the last one that told it.
     told: Option<i64>,
     last_told: Option<i64>,
+    /// Whether there were frames that are coded otherwise than the first one.
+    has_others: bool,
     builder: Builder,
 }
 
@@ -116,6 +126,7 @@ impl Frames {
             next: None,
             told: None,
             last_told: None,
+            has_others: false,
             builder: Builder::default(),
         }
     }
@@ -180,13 +191,13 @@ impl Frames {
     /// A frame is over at `end`.
     fn end(&mut self, end: u64, samples_left: &mut u64) -> Result<()> {
         let Some(Current { header, time, begin: Some(at), .. }) = self.current.take() else { return Ok(()) };
-        let is_alike =
-            self.first.as_ref().is_none_or(|first| first.codec == header.codec && first.rate == header.rate);
+        let is_alike = self.first.as_ref().is_none_or(|first| self.sort.are_alike(first, &header));
         if !is_alike {
             // Nothing like the first one has followed it, or the coding changes on the way.
             if self.builder.is_empty() {
                 (self.first, self.waiting, self.next) = (None, None, None);
             } else {
+                self.has_others = true;
                 return Ok(());
             }
         }
@@ -219,6 +230,11 @@ impl Frames {
         self.header.clear();
         self.current = None;
         self.waiting.take().map_or(Ok(()), |last| self.builder.push(last, samples_left))
+    }
+
+    /// Whether there were frames that a receiver would not understand.
+    pub fn has_others(&self) -> bool {
+        self.has_others
     }
 
     /// How all frames so far are one track.

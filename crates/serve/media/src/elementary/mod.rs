@@ -400,6 +400,10 @@ impl Scan {
                 stride: layout.stride as u8,
                 runs: runs.clone(),
             };
+            if matches!(&stream.parser, Parser::Frames(frames) if frames.has_others()) {
+                let name = stream.coding.name();
+                found.left_out.push(format!("frames of {name} that are coded otherwise than the first ones"));
+            }
             match stream.track() {
                 Some(track) => found.tracks.push(track.carried(carriage).numbered(stream.first_pid.into())),
                 None => {
