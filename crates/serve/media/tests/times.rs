@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay_media::Media;
+use forebay_media::index::Entry;
 
-use support::{H264, Probed, entries, folder, open, payload};
+use support::{H264, Probed, bytes_of, entries, folder, open, payload};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -313,4 +314,47 @@ fn a_stream_of_avi_begins_when_its_header_says() {
         let media = Arc::new(Media::read(&content).expect("a film"));
         assert_eq!((times_ns(&media, track)[0], times_ns(&media, 1 - track)[0]), (SECOND_NS as i64, 0));
     }
+}
+
+#[test]
+fn fragmented_recordings_that_were_joined_go_on() {
+    let Some(folder) = folder("fragmented_recordings_that_were_joined_go_on") else { return };
+    let whole = folder.encode(2, &format!("{H264} -c:a aac"), "whole.mp4");
+    // The second one has no places of its own, and places by its beginning.
+    for flags in ["+frag_keyframe+empty_moov+default_base_moof", "+frag_keyframe+empty_moov"] {
+        let one = folder.convert(&whole, &format!("-c copy -movflags {flags}"), "one.mp4");
+        let bytes = std::fs::read(&one).expect("a file");
+        let twice = folder.path("twice.mp4");
+        std::fs::write(&twice, [&bytes[..], &bytes].concat()).expect("a file");
+        let (first, both) = (open(&one), open(&twice));
+        assert!(both.left_out().is_empty() && both.tracks().len() == 2, "{both:?}");
+        for track in [0, 1] {
+            let (once, all) = (entries(&first, track), entries(&both, track));
+            let expected = bytes_of(&one, &once);
+            assert!(bytes_of(&twice, &all) == [&expected[..], &expected].concat(), "track {track}");
+            // Each as it is alone, the second one right after the first one.
+            let base = both.tracks()[track].time_base();
+            let times = |entries: &[Entry]| -> Vec<i64> {
+                entries.iter().map(|entry| base.nanoseconds(entry.decode - entries[0].decode)).collect()
+            };
+            let (before, after) = all.split_at(once.len());
+            for half in [before, after] {
+                let mut pairs = times(half).into_iter().zip(times(&once));
+                assert!(pairs.all(|(one, other)| one.abs_diff(other) < 100_000), "track {track}: {half:?}");
+            }
+            let [last, next] = [before.last(), after.first()].map(|entry| entry.expect("a sample").decode);
+            assert!(
+                (1..200_000_000).contains(&base.nanoseconds(next - last)),
+                "track {track}: {last}, {next}"
+            );
+        }
+    }
+    // One that is coded otherwise is named.
+    let other = folder.encode(2, "-c:v mpeg4 -movflags +frag_keyframe+empty_moov -c:a aac", "other.mp4");
+    let one = folder.path("one.mp4");
+    let joined = [std::fs::read(&one).expect("a file"), std::fs::read(other).expect("a file")].concat();
+    let media = Media::read(&joined).expect("a film");
+    let expected = ["samples of a recording that was joined to this one and is unlike it"];
+    assert_eq!(media.left_out(), expected);
+    assert_eq!(entries(&media, 0).len(), entries(&open(&one), 0).len());
 }

@@ -64,6 +64,11 @@ impl Served {
         true
     }
 
+    /// Whether samples of another track have descriptions with the same meaning.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        self.is_other == other.is_other && self.sets == other.sets
+    }
+
     /// How samples lie in the file, which each do so as `plain` says.
     pub fn carriage(&self, plain: &Carriage) -> Carriage {
         if self.sets.is_empty() {

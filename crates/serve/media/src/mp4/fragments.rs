@@ -25,15 +25,16 @@ pub(super) fn read(
             .ok_or(Error::Damaged("a fragment does not say of which track it is"))?;
         let defaults = movie.defaults.iter().find(|one| one.track_id == header.track_id).cloned();
         let defaults = defaults.unwrap_or_default();
-        let base =
-            header.base_data_offset.unwrap_or(if header.default_base_is_moof { start } else { data_at });
+        let told = header.base_data_offset.map(|base| movie.origin.saturating_add(base));
+        let base = told.unwrap_or(if header.default_base_is_moof { start } else { data_at });
         data_at = base;
-        let mut draft = movie.drafts.iter_mut().find(|draft| draft.id == header.track_id);
+        let mut draft = movie.drafts.iter_mut().find(|draft| draft.id == header.track_id && !draft.is_apart);
         let description =
             header.sample_description_index.unwrap_or(defaults.default_sample_description_index);
         let told: Option<Tfdt> = find_in(part.content, &[b"tfdt"]);
         if let (Some(draft), Some(time)) = (&mut draft, told) {
-            draft.next_decode = i64::try_from(time.base_media_decode_time).unwrap_or(i64::MAX);
+            let told = i64::try_from(time.base_media_decode_time).unwrap_or(i64::MAX);
+            draft.begin_fragment(told, &mut movie.times);
         }
         for run in Boxes(part.content).filter(|one| &one.name == b"trun") {
             let run: Trun = decode(&run).ok_or(Error::Damaged("a run of samples (trun) cannot be read"))?;
@@ -66,6 +67,9 @@ pub(super) fn read(
                     spend(samples_left)?;
                 }
             }
+        }
+        if let Some(draft) = draft {
+            movie.times.reach(draft.time_base.nanoseconds(draft.next_decode));
         }
     }
     Ok(())

@@ -16,6 +16,7 @@ use mp4_atom::{Hdlr, Mdhd, Mvhd};
 
 use crate::error::{Error, Result};
 use crate::index::{Builder, samples_max};
+use crate::joints::Times;
 use crate::media::{Found, Track};
 use crate::source::Source;
 use crate::time::TimeBase;
@@ -36,6 +37,11 @@ const BLOCKS_PER_SECOND: u32 = 50;
 /// From 1904, where times of files begin, to 1970.
 const EPOCH_S: u64 = 2_082_844_800;
 
+/// Times of fragments: nanoseconds, of which a step ahead is no joint.
+fn fragment_times() -> Times {
+    Times::new(1_000_000_000, i64::MAX, None)
+}
+
 /// A track while its samples are being found.
 struct Draft {
     id: u32,
@@ -49,6 +55,28 @@ struct Draft {
     last_step: Option<i64>,
     /// When the next sample is decoded, unless its fragment says so.
     next_decode: i64,
+    /// Whether the fragments that follow are of another recording, which is coded otherwise.
+    is_apart: bool,
+}
+
+impl Draft {
+    /// Whether samples of a track of another recording may follow.
+    fn goes_on_in(&self, other: &Self) -> bool {
+        let coding = |draft: &Self| (draft.entry.codec.clone(), draft.entry.format, draft.time_base);
+        coding(self) == coding(other) && self.served.is_alike(&other.served)
+    }
+
+    /// A fragment says when it begins. Where recordings were joined, that is after what is there.
+    fn begin_fragment(&mut self, told: i64, times: &mut Times) {
+        let told_ns = self.time_base.nanoseconds(told);
+        let before_ns =
+            (!self.builder.is_empty()).then(|| self.time_base.nanoseconds(self.builder.last_decode()));
+        let begin_ns = times.go_on(told_ns, before_ns);
+        let begin = if begin_ns == told_ns { told } else { self.time_base.ticks(begin_ns) };
+        // Nanoseconds are rounded to ticks.
+        let is_expected = begin_ns != told_ns && begin.abs_diff(self.next_decode) <= 1;
+        self.next_decode = if is_expected { self.next_decode } else { begin };
+    }
 }
 
 /// The pass from box to box of a file.
@@ -59,6 +87,8 @@ pub(crate) struct Pass {
     /// As many as a file of that size may have, and those that are left of them.
     samples_max: u64,
     samples_left: u64,
+    /// Where the file begins that was put after others.
+    origin: u64,
     at: u64,
 }
 
@@ -66,7 +96,8 @@ impl Pass {
     pub fn new(source: &Source) -> Self {
         let samples_max = samples_max(source.bytes());
         let samples_left = samples_max;
-        Self { movie: None, is_fragmented: false, is_closed: false, samples_max, samples_left, at: 0 }
+        let (is_fragmented, is_closed) = (false, false);
+        Self { movie: None, is_fragmented, is_closed, samples_max, samples_left, origin: 0, at: 0 }
     }
 
     pub fn at(&self) -> u64 {
@@ -105,6 +136,15 @@ impl Pass {
                 let content = found.content(source, TABLES_BYTES_MAX)?;
                 self.is_closed = within(&content, &[b"mvex"]).is_none();
                 self.movie = Some(read_movie(&content, source, &mut self.samples_left)?);
+            }
+            b"ftyp" => self.origin = found.start,
+            // Another recording was put after this one.
+            b"moov" if self.is_fragmented => {
+                let content = found.content(source, TABLES_BYTES_MAX)?;
+                let next = read_movie(&content, source, &mut self.samples_left)?;
+                if let Some(movie) = &mut self.movie {
+                    movie.join(next, self.origin);
+                }
             }
             b"moof" => {
                 let movie =
@@ -148,12 +188,35 @@ pub(super) struct Movie {
     left_out: Vec<String>,
     recorded_ns: Option<u64>,
     defaults: Vec<mp4_atom::Trex>,
+    /// The times of its fragments, which go on where recordings were joined, and where the last of those begins.
+    times: Times,
+    origin: u64,
+    /// Whether a recording was joined that has more than can be served with this one.
+    has_more: bool,
 }
 
 impl Movie {
+    /// Fragments that follow are of another recording, which begins at a place of the file.
+    fn join(&mut self, next: Self, origin: u64) {
+        (self.defaults, self.origin) = (next.defaults, origin);
+        for draft in &mut self.drafts {
+            let same = next.drafts.iter().find(|other| other.id == draft.id);
+            let is_alike = same.is_some_and(|other| draft.goes_on_in(other));
+            draft.is_apart = same.is_some() && !is_alike;
+        }
+        let is_known =
+            |other: &Draft| self.drafts.iter().any(|draft| draft.id == other.id && !draft.is_apart);
+        self.has_more |= next.drafts.iter().any(|other| !is_known(other) || !other.builder.is_empty());
+    }
+
     fn found(&self, is_fragmented: bool) -> Result<Found> {
         let (left_out, recorded_ns) = (self.left_out.clone(), self.recorded_ns);
         let mut found = Found { left_out, recorded_ns, ..Found::default() };
+        if self.has_more {
+            found
+                .left_out
+                .push("samples of a recording that was joined to this one and is unlike it".to_owned());
+        }
         for draft in &self.drafts {
             if draft.served.has_others {
                 found
@@ -186,7 +249,15 @@ fn read_movie(movie: &[u8], source: &Source, samples_left: &mut u64) -> Result<M
     // Most writers leave the time at 0, which is long before 1970 too.
     let recorded_s = header.and_then(|header| header.creation_time.checked_sub(EPOCH_S));
     let recorded_ns = recorded_s.and_then(|seconds| seconds.checked_mul(1_000_000_000));
-    let mut found = Movie { drafts: Vec::new(), left_out: Vec::new(), recorded_ns, defaults: Vec::new() };
+    let mut found = Movie {
+        drafts: Vec::new(),
+        left_out: Vec::new(),
+        recorded_ns,
+        defaults: Vec::new(),
+        times: fragment_times(),
+        origin: 0,
+        has_more: false,
+    };
     let extends = within(movie, &[b"mvex"]).unwrap_or_default();
     let defaults = Boxes(extends).filter(|one| &one.name == b"trex").take(TRACKS_MAX);
     found.defaults = defaults.filter_map(|one| decode(&one)).collect();
@@ -263,7 +334,18 @@ fn read_track(
     let language = Some(header.language).filter(|language| !language.is_empty() && language != "und");
     let next_decode =
         if builder.is_empty() { 0 } else { builder.last_decode().saturating_add(last_step.unwrap_or(0)) };
-    Ok(Ok(Draft { id, time_base, language, entry, served, edits, builder, last_step, next_decode }))
+    Ok(Ok(Draft {
+        id,
+        time_base,
+        language,
+        entry,
+        served,
+        edits,
+        builder,
+        last_step,
+        next_decode,
+        is_apart: false,
+    }))
 }
 
 /// The first bytes of a track header (8.3.2), where mp4-atom wants all of it.
