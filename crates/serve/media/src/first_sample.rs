@@ -1,8 +1,9 @@
-//! Codecs of which only the samples tell whether, and how, they can be sent.
+//! Tracks of which only the samples tell whether, and how, they can be sent.
 
-use forebay_rtsp::packetise::jpeg;
+use forebay_rtsp::packetise::{Format, Framing, jpeg};
 use forebay_rtsp::presentation::Codec;
 
+use crate::annex_b::{self, Heads};
 use crate::error::{Error, Result};
 use crate::index::Cursor;
 use crate::media::{Found, Track};
@@ -26,7 +27,12 @@ pub(crate) fn look_at(source: &mut Source, found: &mut Found) -> Result<()> {
 }
 
 fn suited(source: &mut Source, mut track: Track) -> Result<Result<Track, String>> {
-    if !matches!(track.codec, Codec::Jpeg | Codec::Vp9 { .. }) {
+    let is_told = match &track.codec {
+        Codec::Jpeg | Codec::Vp9 { .. } => false,
+        Codec::H264 { sps, .. } | Codec::H265 { sps, .. } => !sps.is_empty(),
+        _ => true,
+    };
+    if is_told {
         return Ok(Ok(track));
     }
     let Some(entry) = track.index().next(&mut Cursor::default()) else { return Ok(Ok(track)) };
@@ -41,7 +47,27 @@ fn suited(source: &mut Source, mut track: Track) -> Result<Result<Track, String>
             // Two bits of a marker, then the lower and the upper bit of the profile (VP9 bitstream, 6.2).
             *profile = sample.first().map_or(0, |first| first >> 5 & 1 | first >> 3 & 2);
         }
-        _ => {}
+        // Some writers have parameter sets in samples only.
+        _ => {
+            if let Some(sets) = sets(&sample, track.format) {
+                track.codec = sets;
+            }
+        }
     }
     Ok(Ok(track))
+}
+
+/// A codec with the parameter sets of a picture.
+fn sets(sample: &[u8], format: Format) -> Option<Codec> {
+    let (codec, framing) = match format {
+        Format::H264(framing) => (annex_b::Codec::H264, framing),
+        Format::H265(framing) => (annex_b::Codec::H265, framing),
+        _ => return None,
+    };
+    let mut heads = Heads::new(codec);
+    match framing {
+        Framing::StartCodes => heads.picture(sample),
+        Framing::Lengths(bytes) => heads.picture_by_lengths(sample, bytes.clamp(1, 4).into()),
+    };
+    heads.has_sets().then(|| heads.codec())
 }

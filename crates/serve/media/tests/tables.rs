@@ -5,8 +5,8 @@ mod support;
 use forebay_media::Media;
 use forebay_rtsp::presentation::Codec;
 
-use support::entries;
 use support::hostile::{make, words};
+use support::{H264, H265, entries, folder};
 
 use std::sync::Arc;
 
@@ -145,4 +145,22 @@ fn key_frames_have_the_parameter_sets_of_their_description_before_them() {
     let media = Media::read(&file).expect("a film");
     assert_eq!(media.left_out(), ["samples that are coded otherwise than most of avc1"]);
     assert_eq!(sent(&file, media), [0, 1, 2, 3].map(other));
+}
+
+#[test]
+fn parameter_sets_that_only_samples_have_are_told() {
+    let Some(folder) = folder("parameter_sets_that_only_samples_have_are_told") else { return };
+    let h265 = H265.replace("keyint=12", "keyint=12:repeat-headers=1");
+    for (options, record, count_at) in [
+        (format!("{H264} -x264-params repeat-headers=1"), b"avcC", 5),
+        (format!("{h265} -tag:v hev1"), b"hvcC", 22),
+    ] {
+        let path = folder.encode(2, &format!("{options} -an"), "told.mp4");
+        let mut file = std::fs::read(path).expect("a file");
+        let told = Media::read(&file).expect("a film").tracks()[0].codec.clone();
+        let record = file.windows(4).position(|name| name == record).expect("a record") + 4;
+        let end = record + usize::from(file[record - 5]) - 8;
+        file[record + count_at..end].fill(0);
+        assert_eq!(Media::read(&file).expect("a film").tracks()[0].codec, told);
+    }
 }
