@@ -279,18 +279,19 @@ impl Board {
 
     /// Waits until all hosts have arrived, each with one thread, and whether all called the same; `None` if another thread of
     /// this host is there. With a call that differs, a host of the machine and what that one called in words, if there is one. The
-    /// last host to arrive calls `meet` with what all have called.
+    /// last host to arrive calls `meet` with what all have called. A wait that `is_in_vain` ends as if a host was lost.
     pub fn arrive(
         &self,
         call: u64,
         text: &str,
-        meet: impl FnOnce(u64) -> Ended,
+        is_in_vain: &mut dyn FnMut() -> bool,
+        meet: impl FnOnce(u64, &mut dyn FnMut() -> bool) -> Ended,
     ) -> Option<(Ended, Option<(HostId, String)>)> {
         if self.is_at_barrier.swap(true, SeqCst) {
             return None;
         }
         let round = BarrierWord(self.common.barrier.load(SeqCst)).parity();
-        let ended = self.pass(call, text, round, meet);
+        let ended = self.pass(call, text, round, is_in_vain, meet);
         let other = if ended == Ended::Disagreed { self.other(round) } else { None };
         self.is_at_barrier.store(false, SeqCst);
         Some((ended, other))
@@ -321,7 +322,14 @@ impl Board {
         places.map(read).find(|(_, other)| *other != mine)
     }
 
-    fn pass(&self, call: u64, text: &str, round: usize, meet: impl FnOnce(u64) -> Ended) -> Ended {
+    fn pass(
+        &self,
+        call: u64,
+        text: &str,
+        round: usize,
+        is_in_vain: &mut dyn FnMut() -> bool,
+        meet: impl FnOnce(u64, &mut dyn FnMut() -> bool) -> Ended,
+    ) -> Ended {
         let Common { barrier, arrived: Line(arrived), .. } = self.common;
         // A round that a loss ended is never complete: those that came to it still count as arrived.
         if self.loss().is_some() {
@@ -336,7 +344,7 @@ impl Board {
         self.mine().call.store(call, SeqCst);
         if arrived.fetch_add(1, SeqCst) + 1 == self.places.len() as u32 {
             let is_same = self.places.iter().all(|place| place.call.load(SeqCst) == call);
-            let met = meet(if is_same { call } else { DIFFERENT });
+            let met = meet(if is_same { call } else { DIFFERENT }, is_in_vain);
             if met == Ended::Lost {
                 return met;
             }
@@ -344,7 +352,7 @@ impl Board {
             change(barrier, |word| word.passed(is_same && met == Ended::Well));
             self.wake_sleepers(barrier);
         }
-        self.wait(barrier, self.barrier_spin, |word| {
+        self.wait(barrier, self.barrier_spin, is_in_vain, |word| {
             let agreed = BarrierWord(word).ended(before)?;
             Some(if agreed { Ended::Well } else { Ended::Disagreed })
         })
@@ -363,7 +371,9 @@ impl Board {
             self.wake_sleepers(leaving);
             tell();
         }
-        self.wait(leaving, Duration::ZERO, |leaving| (leaving >= self.departures).then_some(Ended::Well))
+        self.wait(leaving, Duration::ZERO, &mut || false, |leaving| {
+            (leaving >= self.departures).then_some(Ended::Well)
+        })
     }
 
     /// Whether any host of the machine leaves, and whether all do.
@@ -492,8 +502,14 @@ impl Board {
         None
     }
 
-    /// Waits for the end that a word tells, or for a loss.
-    fn wait(&self, word: &AtomicU32, spin: Duration, ended: impl Fn(u32) -> Option<Ended>) -> Ended {
+    /// Waits for the end that a word tells, or for a loss, as long as it is not in vain.
+    fn wait(
+        &self,
+        word: &AtomicU32,
+        spin: Duration,
+        is_in_vain: &mut dyn FnMut() -> bool,
+        ended: impl Fn(u32) -> Option<Ended>,
+    ) -> Ended {
         let spin_until = Instant::now() + spin;
         loop {
             let now = word.load(SeqCst);
@@ -510,6 +526,9 @@ impl Board {
             self.common.sleepers.fetch_add(1, SeqCst);
             sleep(word, now);
             self.common.sleepers.fetch_sub(1, SeqCst);
+            if is_in_vain() {
+                return Ended::Lost;
+            }
         }
     }
 

@@ -54,6 +54,7 @@ mod sync;
 mod team;
 pub mod transport;
 mod usage;
+mod vain;
 
 pub use atomics::{Operation, Word, has_atomics_of_128_bits};
 pub use forebay_coherence::{Access, Counts};

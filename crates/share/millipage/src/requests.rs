@@ -166,7 +166,7 @@ impl Slots {
     }
 
     /// Asks for what a call waits for, and waits until that is there or `is_lost`.
-    pub fn call(&self, request: Request, doorbell: &Doorbell, is_lost: impl Fn() -> bool) -> Ended {
+    pub fn call(&self, request: Request, doorbell: &Doorbell, mut is_lost: impl FnMut() -> bool) -> Ended {
         let Some(slot) = self.post(request, doorbell) else { return Ended::Lost };
         while !slot.is_served() {
             if self.is_closed() || is_lost() {

@@ -1,7 +1,10 @@
 //! Teams, and rows that are gathered and scattered: hosts in one process, each on a machine of its own, all on one machine, and on
 //! machines of several.
 
-use std::thread;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use forebay_millipage::{Error, Host, NumberType, Options, Placement, Reduction, Team, in_process_machines};
 
@@ -151,6 +154,54 @@ fn members_that_call_different_things_are_told() {
         let said = error.unwrap_err().to_string();
         let wanted = if is_odd { "called team_barrier()" } else { "host 2 called barrier()" };
         assert!(said.contains(wanted) || is_vague(&said), "{said}");
+        host.barrier().unwrap();
+    });
+}
+
+/// Within this time calls end that wait in vain.
+const IN_VAIN_MAX: Duration = Duration::from_secs(10);
+
+#[test]
+fn hosts_that_wait_for_each_other_in_calls_of_different_teams_are_told() {
+    each(|host| {
+        let (two, three) = (host.team(&[0, 1]).unwrap(), host.team(&[3, 2, 1]).unwrap());
+        let called = ["all_reduce(1 U64, Sum)", "broadcast(8 bytes, root=0)", "barrier()", "barrier()"];
+        let me = usize::from(host.rank());
+        let call = || match me {
+            0 => two.all_reduce(&mut [1u64], Reduction::Sum),
+            1 => three.broadcast(&mut [1u64], 0),
+            _ => host.barrier(),
+        };
+        let begun = Instant::now();
+        let said = call().unwrap_err().to_string();
+        assert!(begun.elapsed() < IN_VAIN_MAX, "{:?}", begun.elapsed());
+        let others = [&[1][..], &[2, 3], &[0, 1], &[0, 1]][me];
+        let names = |other: &usize| {
+            said.contains(&format!(
+                "host {me} of 4 called {}; host {other} called {};",
+                called[me], called[*other]
+            ))
+        };
+        assert!(others.iter().any(names), "{said}");
+        // Others count on this host where it will never come.
+        assert_eq!(host.barrier().unwrap_err().to_string(), said);
+    });
+}
+
+#[test]
+fn hosts_that_wait_long_for_each_other_are_told_nothing_while_one_computes() {
+    each(|host| {
+        let pairs = [host.team(&[0, 1]).unwrap(), host.team(&[1, 2]).unwrap()];
+        let late = Instant::now() + 4 * IN_VAIN_MAX / 10;
+        for pair in pairs.iter().rev().filter(|pair| pair.rank().is_some()) {
+            // Time is what this is about: the others look for calls in vain meanwhile.
+            thread::sleep(if host.rank() == 2 {
+                late.saturating_duration_since(Instant::now())
+            } else {
+                Duration::ZERO
+            });
+            pair.barrier().unwrap();
+        }
         host.barrier().unwrap();
     });
 }

@@ -194,6 +194,16 @@ impl Between {
 
     /// Asks for something, and waits for it.
     pub fn call(&self, shared: &Shared, request: Request) -> Ended {
+        self.call_unless(shared, request, &mut || false)
+    }
+
+    /// The same, as long as it is not in vain. Then it ends as if a host was lost, and nothing may be called so later.
+    pub fn call_unless(
+        &self,
+        shared: &Shared,
+        request: Request,
+        is_in_vain: &mut dyn FnMut() -> bool,
+    ) -> Ended {
         match &self.service {
             Some(service) => {
                 // A thread that has the engine, or is relied on for messages, runs no handler of the program.
@@ -203,11 +213,12 @@ impl Between {
                     (engine.call(self.machine(shared), request), engine.awaits_foretold())
                 };
                 let ended = wait.ended().filter(|_| !awaits_foretold);
-                ended.unwrap_or_else(|| self.wait(shared, service, &wait, held))
+                ended.unwrap_or_else(|| self.wait(shared, service, &wait, is_in_vain, held))
             }
             None => {
                 let slots = &self.desk.slots[shared.board.place()];
-                slots.call(request, &self.desk.doorbell, || shared.board.loss().is_some())
+                let is_lost = || shared.board.loss().is_some() || is_in_vain();
+                slots.call(request, &self.desk.doorbell, is_lost)
             }
         }
     }
@@ -221,10 +232,17 @@ impl Between {
     }
 
     /// Waits for the end of a call, and does what there is to do meanwhile.
-    fn wait(&self, shared: &Shared, service: &Service, wait: &Wait, mut held: SignalsHeld) -> Ended {
+    fn wait(
+        &self,
+        shared: &Shared,
+        service: &Service,
+        wait: &Wait,
+        is_in_vain: &mut dyn FnMut() -> bool,
+        mut held: SignalsHeld,
+    ) -> Ended {
         service.calls.note_begin();
         service.polling.fetch_add(1, SeqCst);
-        let ended = self.wait_meanwhile(shared, service, wait, &mut held);
+        let ended = self.wait_meanwhile(shared, service, wait, is_in_vain, &mut held);
         self.take_foretold(shared, service, held.quiet());
         service.polling.fetch_sub(1, SeqCst);
         // From now on messages are up to the progress thread, unless it waits for the next call.
@@ -240,6 +258,7 @@ impl Between {
         shared: &Shared,
         service: &Service,
         wait: &Wait,
+        is_in_vain: &mut dyn FnMut() -> bool,
         held: &mut SignalsHeld,
     ) -> Ended {
         let spin = if service.is_crowded { Duration::ZERO } else { SPIN };
@@ -258,9 +277,16 @@ impl Between {
                 if service.is_relied_on.load(SeqCst) {
                     self.desk.doorbell.ring();
                 }
-                held.released(|| wait.sleep());
+                let is_over = held.released(|| {
+                    wait.sleep();
+                    // This may fault, which the progress thread serves.
+                    is_in_vain()
+                });
                 service.asleep.fetch_sub(1, SeqCst);
                 service.polling.fetch_add(1, SeqCst);
+                if is_over {
+                    return wait.ended().unwrap_or(Ended::Lost);
+                }
             }
         }
     }

@@ -30,6 +30,7 @@ use crate::{
     recorder::Recorder,
     requests::Request,
     usage::{Activity, Clock, Traffic, Usage},
+    vain::{ALL, Together},
 };
 
 /// What is told where it is not known which host called what.
@@ -52,11 +53,12 @@ pub struct Shared {
     pub(super) is_process: bool,
     origin: Origin,
     /// The program was told that a host is lost.
-    pub(super) told: AtomicBool,
+    pub(crate) told: AtomicBool,
     /// What was asked for already.
     usage_taken: Mutex<Usage>,
     /// Where that was asked for.
     pub(super) recorder: OnceLock<Recorder>,
+    together: Together,
 }
 
 impl Serve for Shared {
@@ -105,6 +107,7 @@ impl Shared {
             told: AtomicBool::new(false),
             usage_taken: Mutex::default(),
             recorder: OnceLock::new(),
+            together: Together::default(),
         })
     }
 
@@ -122,6 +125,10 @@ impl Shared {
 
     pub(crate) const fn board(&self) -> &Board {
         &self.board
+    }
+
+    pub(crate) const fn together(&self) -> &Together {
+        &self.together
     }
 
     pub(super) const fn between(&self) -> Option<&Between> {
@@ -203,13 +210,21 @@ impl Shared {
     /// Waits at a barrier where all hosts should say the same.
     pub(crate) fn meet(&self, barrier: Barrier, word: u64, call: &str) -> Result<(), Error> {
         let word = names::word(digest(&(barrier.0, word)), call);
-        let between = |word| match &self.between {
-            Some(between) => between.call(self, Request::Arrive(word)),
+        let mut waiting = self.waiting(ALL, call)?;
+        waiting.begin(self.together.next_barrier());
+        let between = |word, is_in_vain: &mut dyn FnMut() -> bool| match &self.between {
+            Some(between) => between.call_unless(self, Request::Arrive(word), is_in_vain),
             None => Ended::Well,
         };
         self.recorded(Event::Barrier(barrier.0), || {
-            let (ended, other) =
-                self.board.arrive(word, call, between).ok_or(Error::BarrierTaken(barrier.0))?;
+            let arrived = self.board.arrive(word, call, &mut || waiting.is_in_vain(), between);
+            let (ended, other) = arrived.ok_or(Error::BarrierTaken(barrier.0))?;
+            if ended == Ended::Lost
+                && let Some(failure) = waiting.failure()
+            {
+                return Err(failure);
+            }
+            self.together.note_passed();
             let elsewhere = || Some(names::called(self.board.differed()?, call));
             let other = other.map(|(host, call)| format!("host {} called {call}", host.0)).or_else(elsewhere);
             self.outcome(ended, call).map_err(|error| error.beside(other))
@@ -224,6 +239,7 @@ impl Shared {
                 self.board.unlock(lock);
             }
         }
+        self.say_leaving();
         let ended = self.board.leave(|| self.between.iter().for_each(|between| between.desk.doorbell.ring()));
         self.outcome(ended, "leave()")
     }

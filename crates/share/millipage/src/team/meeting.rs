@@ -7,6 +7,7 @@ use crate::{
     host::{COLLECTIVE, Shared, digest},
     shared::Row,
     sync::Place,
+    vain::ALL,
 };
 
 /// Bytes of a slot in which a member writes what it calls: the size of a text, and the text.
@@ -23,6 +24,8 @@ pub struct Meeting {
     shared: &'static Shared,
     /// Without them the members are all hosts, which meet as at a barrier.
     words: Option<Words>,
+    /// Which team it is among those of the job.
+    number: u64,
     members: u64,
     rounds: u64,
     /// The sums as they were.
@@ -35,10 +38,14 @@ struct Words {
 }
 
 impl Meeting {
-    pub fn new(shared: &'static Shared, words: Option<Row<u64>>, members: usize) -> Self {
+    pub fn new(shared: &'static Shared, words: Option<Row<u64>>, members: &[u16]) -> Self {
         let words =
             words.map(|row| Words { arrived: Place::of(&row, 0), sums: [row.atomic(1), row.atomic(2)] });
-        Self { shared, words, members: members as u64, rounds: 0, sums: [0; 2] }
+        let number = words.as_ref().map_or(ALL, |Words { arrived, .. }| {
+            let arrived = *arrived;
+            shared.together().add_team(members.to_vec(), move || arrived.now() / ROUND)
+        });
+        Self { shared, words, number, members: members.len() as u64, rounds: 0, sums: [0; 2] }
     }
 
     /// Which slots the next round takes.
@@ -62,6 +69,7 @@ impl Meeting {
         let Some(Words { arrived, sums }) = &self.words else {
             return self.shared.meet(COLLECTIVE, digest(&call), call);
         };
+        let mut waiting = self.shared.waiting(self.number, call)?;
         write(&slot(me), call);
         let word = digest(&call);
         sums[parity].fetch_add(word, SeqCst);
@@ -77,7 +85,13 @@ impl Meeting {
         if has_all {
             arrived.ring();
         } else {
-            arrived.wait(|| (arrived.now() / ROUND != round).then_some(()))?;
+            waiting.begin(round);
+            let is_over = || arrived.now() / ROUND != round;
+            let waited =
+                arrived.wait(|| if is_over() { Some(true) } else { waiting.is_in_vain().then_some(false) });
+            if !matches!(waited, Ok(true)) {
+                return Err(waiting.failure().or(waited.err()).unwrap_or(Error::Left));
+            }
         }
         let sum = sums[parity].load(SeqCst);
         let wanted = self.sums[parity].wrapping_add(word.wrapping_mul(self.members));

@@ -15,6 +15,7 @@ use crate::{
     Error, Host, Placement,
     host::Shared,
     shared::{Row, Rows},
+    vain,
 };
 use meeting::Meeting;
 
@@ -51,6 +52,11 @@ impl Host {
                 return Err(Error::NoMember { host: *host, hosts });
             }
         }
+        let together = self.shared().together();
+        if !together.has_rows() {
+            let rows = self.rows_called("team()", hosts.into(), vain::WORDS, 1, Placement::Blocks)?;
+            together.set_rows((0..rows.len()).map(|host| rows.row(host)).collect());
+        }
         let home = Placement::On(members.first().copied().unwrap_or(0));
         let words = self.rows_called::<u64>("team()", 1, meeting::WORDS, 1, home)?;
         self.make_team(members.to_vec(), Some(words.row(0)))
@@ -77,7 +83,7 @@ impl Host {
         let call = format!("team({members:?})");
         let slots = self.rows_called::<u8>(&call, count, bytes, 1, Placement::Blocks)?;
         let me = members.iter().position(|host| *host == self.rank());
-        let meeting = Mutex::new(Meeting::new(shared, words, members.len()));
+        let meeting = Mutex::new(Meeting::new(shared, words, &members));
         Ok(Team { shared, members, me, slots, meeting })
     }
 }
