@@ -295,6 +295,13 @@ impl Host {
         self.drain(effects);
     }
 
+    /// A thread that waits for a lock does so no longer, unless it has it by now. It passes without it.
+    pub fn forgo(&mut self, lock: Lock, waiter: Waiter, effects: &mut impl Effects) {
+        if self.held.forgo(lock, waiter) {
+            effects.pass(waiter, false);
+        }
+    }
+
     /// A thread gives a lock up; `false` if none of this host had it.
     pub fn unlock(&mut self, lock: Lock, effects: &mut impl Effects) -> bool {
         let Some(wanted) = self.held.give_up(lock) else { return false };
@@ -456,11 +463,10 @@ impl Host {
                 self.send_all(next, effects);
             }
             Message::Acquired { lock, granted: false } => self.refused(lock, effects),
-            Message::Acquired { lock, granted: true } => {
-                if let Some(waiter) = self.held.acquired(lock) {
-                    effects.wake(waiter);
-                }
-            }
+            Message::Acquired { lock, granted: true } => match self.held.acquired(lock) {
+                Some(waiter) => effects.wake(waiter),
+                None => self.send(self.lock_manager(lock), Message::Release { lock }, effects),
+            },
             Message::Arrive { barrier, word } => {
                 let gone = self.incomplete.iter().next();
                 if let Some(gone) = gone {

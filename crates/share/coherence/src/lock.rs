@@ -86,11 +86,22 @@ impl Held {
         refused.map(|waiter| (waiter, wanted))
     }
 
-    /// The manager has granted it. Who has it now.
+    /// A thread that waits for it does so no longer; `false` if it does not wait. What was asked for is granted all the same.
+    pub fn forgo(&mut self, lock: Lock, waiter: Waiter) -> bool {
+        let Some(local) = self.0.get_mut(&lock) else { return false };
+        let place = local.waiting.iter().position(|other| *other == waiter);
+        place.and_then(|place| local.waiting.remove(place)).is_some()
+    }
+
+    /// The manager has granted it. Who has it now; `None` if no thread waits any more, and the host is to give it back.
     pub fn acquired(&mut self, lock: Lock) -> Option<Waiter> {
         let local = self.0.get_mut(&lock)?;
-        local.held = true;
-        local.waiting.pop_front()
+        let next = local.waiting.pop_front();
+        local.held = next.is_some();
+        if !local.held {
+            self.0.remove(&lock);
+        }
+        next
     }
 
     /// Those that threads have.

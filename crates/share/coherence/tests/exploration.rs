@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use forebay_coherence::Access;
 use support::{
     Op::{
-        self, Add, Barrier, Break, BrokenBarrier, Foretell, Free, FreeAgain, Leave, Lock, Prefetch, Push,
-        Read, ReadAdded, TakeAgain, TryLock, Unlock, Write, WriteAdded,
+        self, Add, Barrier, Break, BrokenBarrier, Foretell, Free, FreeAgain, Leave, Lock, LockForAWhile,
+        Prefetch, Push, Read, ReadAdded, TakeAgain, TryLock, Unlock, Write, WriteAdded,
     },
     World,
 };
@@ -99,6 +99,16 @@ fn a_host_that_does_not_wait_gets_a_free_lock_or_none() {
     explore(&[&[Lock(1), Unlock(1), TryLock(1), Unlock(1)], &waits]);
     explore_machines(&[&[&tries, &waits], &[&tries, &waits]]);
     explore(&[&[Lock(1), Leave], &[TryLock(1), Unlock(1), Leave]]);
+}
+
+#[test]
+fn a_lock_that_a_thread_ceases_to_wait_for_is_had_by_others() {
+    let (ceases, waits) = ([LockForAWhile(1), Unlock(1)], [Lock(1), Unlock(1)]);
+    explore(&[&ceases, &ceases, &waits]);
+    explore(&[&[LockForAWhile(1), Unlock(1), Lock(1), Unlock(1)], &waits]);
+    explore(&[&[LockForAWhile(1), Unlock(1), TryLock(1), Unlock(1)], &waits]);
+    explore_machines(&[&[&ceases, &waits], &[&ceases, &waits]]);
+    explore(&[&[Lock(1), Leave], &[LockForAWhile(1), Unlock(1), Leave]]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
             vec![Op::Lock(lock), Op::Read(minipage), Op::Write(minipage), Op::Unlock(lock)]
         }),
         1 => (0..3u32).prop_map(|lock| vec![Op::TryLock(lock), Op::Unlock(lock)]),
+        1 => (0..3u32).prop_map(|lock| vec![Op::LockForAWhile(lock), Op::Unlock(lock)]),
     ]
 }
 

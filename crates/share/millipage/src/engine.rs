@@ -41,11 +41,12 @@ pub struct Machine<'a> {
 }
 
 /// A call of the serving host that waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Wait {
     ended: AtomicU32,
     /// For this lock.
     lock: Option<Lock>,
+    waiter: Waiter,
 }
 
 /// How a wait ended.
@@ -78,6 +79,11 @@ impl Wait {
     /// Whether it has ended, and how.
     pub fn ended(&self) -> Option<Ended> {
         self.ended.load(Acquire).checked_sub(1).map(Ended::from_number)
+    }
+
+    /// Its waiter.
+    pub const fn waiter(&self) -> Waiter {
+        self.waiter
     }
 
     /// Sleeps until it may have ended.
@@ -183,13 +189,13 @@ impl Engine {
     /// What a thread of the serving host asks for; what it waits for.
     pub fn call(&mut self, machine: Machine<'_>, request: Request) -> Arc<Wait> {
         let lock = request.lock().filter(|_| machine.desk.slots.len() == 1);
-        let wait = Arc::new(Wait { lock, ..Wait::default() });
+        self.next_call += 1;
+        let waiter = Waiter(self.next_call);
+        let wait = Arc::new(Wait { lock, waiter, ended: AtomicU32::new(0) });
         if self.failure.is_some() {
             wait.end(Ended::Lost);
             return wait;
         }
-        self.next_call += 1;
-        let waiter = Waiter(self.next_call);
         self.waits.insert(waiter.0, wait.clone());
         let begun = self.act(machine, |protocol, acts| {
             ask(protocol, request, waiter, acts);
@@ -408,6 +414,7 @@ fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter,
         Request::Push(minipage) => protocol.push(minipage, acts),
         Request::Lock(lock) => protocol.lock(lock, waiter, acts),
         Request::TryLock(lock) => protocol.try_lock(lock, waiter, acts),
+        Request::Forgo(lock, waiter) => protocol.forgo(lock, waiter, acts),
         Request::Unlock(lock) => {
             acts.foresight.unlocked(lock);
             protocol.unlock(lock, acts);

@@ -6,8 +6,8 @@ thread_local! {
     static IS_DUE: Cell<Option<fn() -> bool>> = const { Cell::new(None) };
 }
 
-/// Makes a call. Where that waits for a lock or a word, it asks `is_due` now and then, and fails with
-/// [`crate::Error::Interrupted`] when that is so.
+/// Makes a call. Where that waits, it asks `is_due` now and then, and fails with [`crate::Error::Interrupted`] when that is so.
+/// After a call that hosts make together, such as a barrier, each later one fails.
 pub fn interruptible<R>(is_due: fn() -> bool, call: impl FnOnce() -> R) -> R {
     let before = IS_DUE.replace(Some(is_due));
     let result = call();

@@ -6,7 +6,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
-use forebay_coherence::{Access, Lock, Minipage};
+use forebay_coherence::{Access, Lock, Minipage, Waiter};
 use forebay_sigsafe::{general as n, sys};
 
 use crate::{doorbell::Doorbell, engine::Ended, parts::Words};
@@ -40,6 +40,8 @@ pub enum Request {
     Lock(Lock),
     /// A lock for the machine, if no other one has it.
     TryLock(Lock),
+    /// That the thread of this waiter waits for a lock no longer. No thread waits for that.
+    Forgo(Lock, Waiter),
     /// To give a lock up. No thread waits for that.
     Unlock(Lock),
     /// To add minipages alone: the first, how many, and what is said of them.
@@ -62,6 +64,8 @@ impl Request {
             Self::TryLock(lock) => (6, 0, lock.0),
             Self::Add(first, count, what) => (7, first.0, u64::from(what) << 32 | u64::from(count)),
             Self::Free(minipage) => (8, minipage.0, 0),
+            // Through a slot only those forgo that wait in one, whose numbers are small.
+            Self::Forgo(lock, waiter) => (9, waiter.0 as u32, lock.0),
         };
         (kind << 32 | u64::from(number), word)
     }
@@ -77,6 +81,7 @@ impl Request {
             5 => Self::Arrive(word),
             7 => Self::Add(Minipage(number), word as u32, (word >> 32) as u32),
             8 => Self::Free(Minipage(number)),
+            9 => Self::Forgo(Lock(word), Waiter(number as u64)),
             _ => Self::TryLock(Lock(word)),
         }
     }
@@ -90,7 +95,7 @@ impl Request {
     }
 
     const fn is_waited_for(self) -> bool {
-        !matches!(self, Self::Prefetch(..) | Self::Push(_) | Self::Unlock(_))
+        !matches!(self, Self::Prefetch(..) | Self::Push(_) | Self::Unlock(_) | Self::Forgo(..))
     }
 }
 
@@ -165,11 +170,16 @@ impl Slots {
         true
     }
 
-    /// Asks for what a call waits for, and waits until that is there or `is_lost`.
-    pub fn call(&self, request: Request, doorbell: &Doorbell, mut is_lost: impl FnMut() -> bool) -> Ended {
-        let Some(slot) = self.post(request, doorbell) else { return Ended::Lost };
+    /// Asks for what a call waits for, and waits until that is there or `is_lost`, which is told the slot.
+    pub fn call(
+        &self,
+        request: Request,
+        doorbell: &Doorbell,
+        mut is_lost: impl FnMut(usize) -> bool,
+    ) -> Ended {
+        let Some((index, slot)) = self.post(request, doorbell) else { return Ended::Lost };
         while !slot.is_served() {
-            if self.is_closed() || is_lost() {
+            if self.is_closed() || is_lost(index) {
                 // The slot stays taken: nothing is served any more.
                 return Ended::Lost;
             }
@@ -186,12 +196,12 @@ impl Slots {
         let _ = self.post(request, doorbell);
     }
 
-    fn post(&self, request: Request, doorbell: &Doorbell) -> Option<&Slot> {
-        let (_, slot) = self.take(doorbell)?;
+    fn post(&self, request: Request, doorbell: &Doorbell) -> Option<(usize, &Slot)> {
+        let (index, slot) = self.take(doorbell)?;
         self.write(slot, request);
         slot.state.store(POSTED, SeqCst);
         doorbell.ring();
-        Some(slot)
+        Some((index, slot))
     }
 
     fn write(&self, slot: &Slot, request: Request) {

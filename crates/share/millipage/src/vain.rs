@@ -7,6 +7,8 @@
 //! Each host finds that by itself, and gives the others the time to find it before it fails. The rows stay as they are then, and
 //! the host fails in each later call: it has not come to calls in which others count on it.
 //!
+//! A host whose call was interrupted fails in each later call too, for the same reason.
+//!
 //! A host whose threads make such calls side by side may yet come by another thread. So no host waits in vain for that one.
 
 use std::{
@@ -23,10 +25,12 @@ use std::{
 
 use rustix::thread::gettid;
 
-use crate::{Error, host::Shared, shared::Row};
+use crate::{Error, host::Shared, interrupt::is_interrupted, shared::Row};
 
 /// How long a host waits before it says so and looks, and between two looks.
 const LOOK: Duration = Duration::from_millis(500);
+/// Between two looks whether the call is interrupted.
+const INTERRUPTS: Duration = Duration::from_millis(100);
 /// How long a host that has found that it waits in vain leaves the others to find it: several looks.
 const HOLD: Duration = Duration::from_secs(3);
 
@@ -174,6 +178,8 @@ pub struct Waiting<'a> {
     text: &'a str,
     has_said: bool,
     look: Instant,
+    interrupts: Instant,
+    is_interrupted: bool,
     /// The hosts that were found to wait in vain, and the turns in which they did.
     suspected: BTreeMap<u16, u64>,
     /// What another host called, and when this one is to fail.
@@ -190,8 +196,19 @@ impl Shared {
             return Err(self.disagreement(call).beside(Some(other.clone())));
         }
         self.together().note_caller();
-        let (look, suspected) = (Instant::now(), BTreeMap::new());
-        Ok(Waiting { shared: self, call, round: 0, text, has_said: false, look, suspected, found: None })
+        let now = Instant::now();
+        Ok(Waiting {
+            shared: self,
+            call,
+            round: 0,
+            text,
+            has_said: false,
+            look: now,
+            interrupts: now,
+            is_interrupted: false,
+            suspected: BTreeMap::new(),
+            found: None,
+        })
     }
 
     /// Tells all hosts that this one leaves, and comes to no call.
@@ -205,7 +222,8 @@ impl Shared {
 impl Waiting<'_> {
     /// It waits from now on, in this round.
     pub fn begin(&mut self, round: u64) {
-        (self.round, self.look) = (round, Instant::now() + LOOK);
+        let now = Instant::now();
+        (self.round, self.look, self.interrupts) = (round, now + LOOK, now + INTERRUPTS);
     }
 
     /// Whether the call is to end now, because it waits in vain.
@@ -213,6 +231,13 @@ impl Waiting<'_> {
         let now = Instant::now();
         if let Some((_, end)) = &self.found {
             return now >= *end || self.shared.board().loss().is_some();
+        }
+        if now >= self.interrupts {
+            self.interrupts = now + INTERRUPTS;
+            self.is_interrupted = is_interrupted();
+            if self.is_interrupted {
+                return true;
+            }
         }
         let Some(rows) = self.shared.together().rows.get().filter(|_| now >= self.look) else { return false };
         self.look = now + LOOK;
@@ -269,13 +294,23 @@ impl Waiting<'_> {
         Some((stuck.map(|(host, said)| (*host, said.turn)).collect(), other))
     }
 
-    /// What the call fails with, if it has waited in vain.
+    /// The call was interrupted.
+    pub const fn interrupt(&mut self) {
+        self.is_interrupted = true;
+    }
+
+    /// What the call fails with, if it has waited in vain or was interrupted.
     pub fn failure(&mut self) -> Option<Error> {
+        let fail = |other| _ = self.shared.together().failed.set((self.text.to_owned(), other));
+        if self.is_interrupted {
+            fail("this call was interrupted".to_owned());
+            return Some(Error::Interrupted);
+        }
         let (other, _) = self.found.take()?;
         self.has_said = false;
+        fail(other.clone());
         // A host that is lost meanwhile is a consequence.
         self.shared.told.store(true, Relaxed);
-        let _ = self.shared.together().failed.set((self.text.to_owned(), other.clone()));
         Some(self.shared.disagreement(self.text).beside(Some(other)))
     }
 }

@@ -396,6 +396,43 @@ fn a_call_that_waits_can_be_interrupted_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_call_that_waits_for_hosts_of_other_machines_can_be_interrupted() {
+    fn at_once() -> bool {
+        true
+    }
+    each(|host| {
+        let team = host.team(&[0, 1]).unwrap();
+        if host.rank() == 1 {
+            host.lock(1).unwrap();
+        }
+        host.barrier().unwrap();
+        if host.rank() != 1 {
+            assert!(matches!(interruptible(at_once, || host.lock(1)), Err(Error::Interrupted)));
+        }
+        host.barrier().unwrap();
+        if host.rank() == 1 {
+            host.unlock(1).unwrap();
+        }
+        // A host that has ceased to wait has nothing, and can have it later.
+        for _ in 0..3 {
+            host.lock(1).unwrap();
+            host.unlock(1).unwrap();
+        }
+        host.barrier().unwrap();
+        let alone = match host.rank() {
+            0 => interruptible(at_once, || team.barrier()),
+            2 => interruptible(at_once, || host.barrier()),
+            _ => return,
+        };
+        assert!(matches!(alone, Err(Error::Interrupted)), "{alone:?}");
+        // Others may have passed it, or wait for this host in the next one.
+        for later in [host.barrier(), host.everyone().map(|_| ())] {
+            assert!(later.unwrap_err().to_string().contains("this call was interrupted"));
+        }
+    });
+}
+
+#[test]
 fn every_wait_ends_when_a_host_fails() {
     let options = Options { bytes: 1 << 20, ..Options::default() };
     let hosts = in_process_machines(&[HOSTS], options).unwrap();

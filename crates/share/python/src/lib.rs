@@ -1,8 +1,8 @@
 //! The native part of `forebay.share`: the memory of a host, in which Python makes arrays, and the calls of a host.
 //!
 //! A call that can wait releases the interpreter's lock. Python code that touches shared memory may fault with that
-//! lock held; the progress thread serves the fault without it. A call that waits for a lock or a word ends where a signal handler of
-//! Python raises an exception.
+//! lock held; the progress thread serves the fault without it. A call that waits ends where a signal handler of Python raises
+//! an exception.
 #![forbid(unsafe_code)]
 
 use forebay_millipage::{

@@ -229,6 +229,35 @@ with condition:
 }
 
 #[test]
+fn one_ctrl_c_ends_what_hosts_of_two_machines_wait_for() {
+    // Each has the lock that the other one wants.
+    let program = "
+import os, signal, threading, time
+import numpy as np
+from forebay import share
+host = share.join()
+np.ones((300, 300)) @ np.ones((300, 300))
+def interrupt(main):
+    path = f'/proc/self/task/{main}/syscall'
+    # futex(2), among processes
+    while not (words := open(path).read().split()) or words[0] != '202' or words[2] != '0x0':
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+with host.lock(host.rank):
+    host.barrier()
+    threading.Thread(target=interrupt, args=(threading.get_native_id(),)).start()
+    try:
+        host.lock(1 - host.rank).acquire()
+    except KeyboardInterrupt:
+        os.write(1, b'interrupted\\n')
+    host.barrier()
+";
+    let output = run_with(&["-n", "2", "--machines", "2"], &["-c", program]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!((output.status.code(), &*told), (Some(0), "interrupted\ninterrupted\n"), "{}", said(&output));
+}
+
+#[test]
 fn who_cannot_join_is_told_why() {
     let output = run(0, &["-c", "from forebay import share; share.join(views=1000)"]);
     assert_eq!(output.status.code(), Some(1));

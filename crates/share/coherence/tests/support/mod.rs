@@ -17,6 +17,8 @@ pub enum Op {
     Lock(u32),
     /// A lock that the thread does not wait for; if it does not get it, it leaves out what comes next.
     TryLock(u32),
+    /// A lock that the thread may cease to wait for at any time; then it leaves out what comes next.
+    LockForAWhile(u32),
     Unlock(u32),
     Barrier(u32),
     /// A barrier that another host has left instead of coming to.
@@ -182,7 +184,8 @@ impl World {
             }
             next => next.is_some(),
         };
-        self.threads[thread] != Thread::Waiting && is_told
+        let may_cease = matches!(self.programs[thread].last(), Some(Op::LockForAWhile(_)));
+        (may_cease || self.threads[thread] != Thread::Waiting) && is_told
     }
 
     /// Whether all threads have done all that they had to.
@@ -223,7 +226,7 @@ impl World {
         if let Thread::Woken { agreed } = self.threads[thread] {
             self.threads[thread] = Thread::Ready;
             match op {
-                Op::TryLock(_) if !agreed => _ = self.programs[thread].pop(),
+                Op::TryLock(_) | Op::LockForAWhile(_) if !agreed => _ = self.programs[thread].pop(),
                 _ => assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_) | Op::FreeAgain(_)), "{op:?}"),
             }
             match op {
@@ -239,7 +242,7 @@ impl World {
                     self.with(host, |machine, effects| machine.resumed(Minipage(minipage), effects));
                     return;
                 }
-                Op::Lock(lock) | Op::TryLock(lock) if agreed => {
+                Op::Lock(lock) | Op::TryLock(lock) | Op::LockForAWhile(lock) if agreed => {
                     let others = self.inside.iter().filter(|(inside, _)| *inside == lock).count();
                     assert_eq!(others, 0, "two threads have lock {lock}");
                     self.inside.insert((lock, thread));
@@ -267,7 +270,10 @@ impl World {
             Op::Free(minipage) | Op::FreeAgain(minipage) => self.wait(thread, |machine, effects| {
                 machine.free(Minipage(minipage), waiter, effects);
             }),
-            Op::Lock(lock) => {
+            Op::LockForAWhile(lock) if self.threads[thread] == Thread::Waiting => {
+                self.with(host, |machine, effects| machine.forgo(Lock(lock.into()), waiter, effects));
+            }
+            Op::Lock(lock) | Op::LockForAWhile(lock) => {
                 self.wait(thread, |machine, effects| machine.lock(Lock(lock.into()), waiter, effects))
             }
             Op::TryLock(lock) => {

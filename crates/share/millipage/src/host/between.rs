@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_coherence::{Access, Foresight, HostId, Lock, Minipage};
+use forebay_coherence::{Access, Foresight, HostId, Lock, Minipage, Waiter};
 use forebay_vm::layout::Array;
 
 use super::{SPIN, Shared, calls::Calls};
@@ -21,14 +21,17 @@ use crate::{
     board::{CUT_OFF, sleep},
     desk::Desk,
     engine::{Ended, Engine, Machine, Wait},
+    interrupt::is_interrupted,
     machines::Machines,
-    requests::Request,
+    requests::{Request, SLOTS},
     rights::Raised,
     scheduling::{Quiet, SignalsHeld},
     stack,
     transport::{Marks, Next, Transport},
 };
 
+/// How long a thread that waits for a lock goes on between two looks whether that is interrupted.
+const LOOK: Duration = Duration::from_millis(100);
 /// For how long a thread whose call has ended takes what was foretold, and how long it waits for more of that: longer than a fetch.
 const TAKING: Duration = Duration::from_millis(1);
 const COMING: Duration = Duration::from_micros(100);
@@ -167,9 +170,32 @@ impl Between {
     }
 
     /// Takes a lock for the machine; a thread of this host has it among the hosts of the machine.
-    pub fn lock(&self, shared: &Shared, lock: u64) -> Ended {
+    ///
+    /// # Errors
+    /// The call is interrupted.
+    pub fn lock(&self, shared: &Shared, lock: u64) -> Result<Ended, Error> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner).insert(lock);
-        self.call(shared, Request::Lock(Lock(lock)))
+        let (mut look, mut forgone) = (Instant::now() + LOOK, false);
+        let mut meanwhile = |waiter| {
+            if !forgone && Instant::now() >= look {
+                look = Instant::now() + LOOK;
+                forgone = is_interrupted();
+                if forgone {
+                    self.tell(shared, Request::Forgo(Lock(lock), waiter));
+                }
+            }
+            false
+        };
+        let ended = self.call_while(shared, Request::Lock(Lock(lock)), &mut meanwhile);
+        if !forgone {
+            return Ok(ended);
+        }
+        if ended == Ended::Well {
+            self.unlock(shared, lock);
+        } else {
+            self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);
+        }
+        Err(Error::Interrupted)
     }
 
     /// The same if no other machine has it. Whether it is taken.
@@ -194,15 +220,16 @@ impl Between {
 
     /// Asks for something, and waits for it.
     pub fn call(&self, shared: &Shared, request: Request) -> Ended {
-        self.call_unless(shared, request, &mut || false)
+        self.call_while(shared, request, &mut |_| false)
     }
 
-    /// The same, as long as it is not in vain. Then it ends as if a host was lost, and nothing may be called so later.
-    pub fn call_unless(
+    /// The same. While it waits it does something `meanwhile`, which is told the waiter, and whether that is in vain: then it ends as
+    /// if a host was lost, and nothing may be called so later.
+    pub fn call_while(
         &self,
         shared: &Shared,
         request: Request,
-        is_in_vain: &mut dyn FnMut() -> bool,
+        meanwhile: &mut dyn FnMut(Waiter) -> bool,
     ) -> Ended {
         match &self.service {
             Some(service) => {
@@ -213,11 +240,12 @@ impl Between {
                     (engine.call(self.machine(shared), request), engine.awaits_foretold())
                 };
                 let ended = wait.ended().filter(|_| !awaits_foretold);
-                ended.unwrap_or_else(|| self.wait(shared, service, &wait, is_in_vain, held))
+                ended.unwrap_or_else(|| self.wait(shared, service, &wait, meanwhile, held))
             }
             None => {
                 let slots = &self.desk.slots[shared.board.place()];
-                let is_lost = || shared.board.loss().is_some() || is_in_vain();
+                let waiter = |slot| Waiter((shared.board.place() * SLOTS + slot) as u64);
+                let is_lost = |slot| shared.board.loss().is_some() || meanwhile(waiter(slot));
                 slots.call(request, &self.desk.doorbell, is_lost)
             }
         }
@@ -237,12 +265,12 @@ impl Between {
         shared: &Shared,
         service: &Service,
         wait: &Wait,
-        is_in_vain: &mut dyn FnMut() -> bool,
+        meanwhile: &mut dyn FnMut(Waiter) -> bool,
         mut held: SignalsHeld,
     ) -> Ended {
         service.calls.note_begin();
         service.polling.fetch_add(1, SeqCst);
-        let ended = self.wait_meanwhile(shared, service, wait, is_in_vain, &mut held);
+        let ended = self.wait_meanwhile(shared, service, wait, meanwhile, &mut held);
         self.take_foretold(shared, service, held.quiet());
         service.polling.fetch_sub(1, SeqCst);
         // From now on messages are up to the progress thread, unless it waits for the next call.
@@ -258,7 +286,7 @@ impl Between {
         shared: &Shared,
         service: &Service,
         wait: &Wait,
-        is_in_vain: &mut dyn FnMut() -> bool,
+        meanwhile: &mut dyn FnMut(Waiter) -> bool,
         held: &mut SignalsHeld,
     ) -> Ended {
         let spin = if service.is_crowded { Duration::ZERO } else { SPIN };
@@ -280,7 +308,7 @@ impl Between {
                 let is_over = held.released(|| {
                     wait.sleep();
                     // This may fault, which the progress thread serves.
-                    is_in_vain()
+                    meanwhile(wait.waiter())
                 });
                 service.asleep.fetch_sub(1, SeqCst);
                 service.polling.fetch_add(1, SeqCst);

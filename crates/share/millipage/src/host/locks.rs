@@ -141,7 +141,9 @@ impl Shared {
         // Among the hosts of the machine first, so that one of them asks for the machine.
         let locked = self.board.lock(lock)?;
         let locked = match self.between() {
-            Some(between) if locked == Ended::Well => between.lock(self, lock),
+            Some(between) if locked == Ended::Well => between.lock(self, lock).inspect_err(|_| {
+                self.board.unlock(lock);
+            })?,
             _ => locked,
         };
         self.outcome(locked, "lock()")

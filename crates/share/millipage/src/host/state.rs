@@ -213,7 +213,7 @@ impl Shared {
         let mut waiting = self.waiting(ALL, call)?;
         waiting.begin(self.together.next_barrier());
         let between = |word, is_in_vain: &mut dyn FnMut() -> bool| match &self.between {
-            Some(between) => between.call_unless(self, Request::Arrive(word), is_in_vain),
+            Some(between) => between.call_while(self, Request::Arrive(word), &mut |_| is_in_vain()),
             None => Ended::Well,
         };
         self.recorded(Event::Barrier(barrier.0), || {

@@ -89,6 +89,9 @@ impl Meeting {
             let is_over = || arrived.now() / ROUND != round;
             let waited =
                 arrived.wait(|| if is_over() { Some(true) } else { waiting.is_in_vain().then_some(false) });
+            if matches!(waited, Err(Error::Interrupted)) {
+                waiting.interrupt();
+            }
             if !matches!(waited, Ok(true)) {
                 return Err(waiting.failure().or(waited.err()).unwrap_or(Error::Left));
             }

@@ -18,10 +18,11 @@ System calls work on shared memory of one machine as on other memory. Between ma
 ``forebay share`` gives programs wrappers of ``read``, ``write`` and the like, for which all memory is present.
 
 Threads: any thread may call any method; one thread of each host at a time allocates, or waits at a barrier. Calls that
-wait let other Python threads run meanwhile. Ctrl-C interrupts a call that waits for a semaphore, a condition, a number, or a lock that
-a host of this machine has; other calls end first. A thread that waits in an
-access may hold the interpreter's lock: other Python threads of its process wait with it, for microseconds to
-milliseconds. Nothing that it waits for needs that lock.
+wait let other Python threads run meanwhile. A thread that waits in an access may hold the interpreter's lock: other Python
+threads of its process wait with it, for microseconds to milliseconds. Nothing that it waits for needs that lock.
+
+Ctrl-C interrupts each call that waits, but `join` and `Host.leave`. A host that was interrupted in a barrier, or in another
+call that hosts make together, makes no further such call.
 
 Forks: a child has the arrays of its parent on one machine. It is no host, so calls fail there. Between machines it has no
 arrays of the job, and an access to one ends it with SIGSEGV.
