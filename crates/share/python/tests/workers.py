@@ -227,6 +227,25 @@ def programs_find_it_by_its_name():
     raises(ShareError, "is gone", share.attach, name)
 
 
+def descriptors_are_not_looked_at_one_by_one():
+    many = "import os; has = [os.open('/dev/null', os.O_RDONLY) for _ in range(500)];"
+    name = f"many-{os.getpid()}"
+    owner = python(f"{many} a = share.array(3, name=sys.argv[1]); print(flush=True); sys.stdin.read()", name)
+    owner.stdout.readline()
+    # Of its own descriptors a process looks at none, and of another's only where that has the array.
+    program = f"""
+{many}
+from forebay import _memory
+looked = []
+_memory.os.readlink = lambda path, look=os.readlink: (looked.append(path), look(path))[1]
+a = share.array(3, name=sys.argv[1] + "-other")
+print(sum(path.startswith((f"/proc/{{os.getpid()}}/", "/proc/{owner.pid}/")) for path in looked))
+print(share.attach(sys.argv[1]).shape)
+"""
+    assert answer(program, name).split("\n") == ["0", "(3,)"]
+    owner.communicate(timeout=PATIENCE_S)
+
+
 def one_of_many_gets_a_name():
     name = f"race-{os.getpid()}"
     program = """
@@ -369,6 +388,7 @@ CHECKS = [
     tasks_of_concurrent_futures_share_it,
     a_worker_that_dies_leaves_it,
     programs_find_it_by_its_name,
+    descriptors_are_not_looked_at_one_by_one,
     one_of_many_gets_a_name,
     nothing_is_left_when_all_are_killed,
     all_processes_have_one_copy,

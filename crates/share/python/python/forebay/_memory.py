@@ -1,7 +1,7 @@
 """Memory objects that processes of one machine map, and how a process finds them.
 
 A memory object has a label, and no file. The kernel frees it when no process has it open or mapped, however those ended.
-A process finds an object in the descriptors of the other processes of its user, in /proc.
+A process finds an object in the descriptors of the other processes of its user, in /proc. It knows its own objects.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 PATIENCE = 10.0
 #: Seconds for which a process keeps an object that it has given a handle of, unless the handle is used before.
 KEPT = 10.0
+#: Where a process has more descriptors, its maps tell sooner whether it has an object: they are one file, and each descriptor is a link.
+DESCRIPTORS = 128
 #: Seconds between two looks whether it is used.
 LOOK = 0.05
 #: At its beginning an object has the number of handles that were used. What is shared comes behind.
@@ -101,8 +103,9 @@ class JobMemory:
 #: The label of a job's memory.
 JOB = "forebay"
 
-#: Objects that this process has mapped, by inode.
+#: Objects that this process has mapped, by inode and by label.
 _mapped: WeakValueDictionary[int, Segment] = WeakValueDictionary()
+_labelled: WeakValueDictionary[str, Segment] = WeakValueDictionary()
 
 
 def create(name: Optional[str], head: bytes, size: int) -> Segment:
@@ -118,11 +121,10 @@ def create(name: Optional[str], head: bytes, size: int) -> Segment:
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name: use up to 200 letters, digits, dots, hyphens and underscores")
     with _turn(name):
-        taken = _find(PREFIX + name)
-        if taken is not None:
-            os.close(taken[0])
+        owner = _owner(PREFIX + name)
+        if owner is not None:
             raise ShareError(
-                f"the name {name!r} is taken: process {taken[1]} has an array of this name;"
+                f"the name {name!r} is taken: process {owner} has an array of this name;"
                 f" call attach({name!r}), or choose another name"
             )
         return _create(name, head, size)
@@ -130,7 +132,8 @@ def create(name: Optional[str], head: bytes, size: int) -> Segment:
 
 def attach(name: str) -> Segment:
     """The object of this name. Raises `ShareError` if no process has it."""
-    return _map(PREFIX + name, None, None, None)
+    mapped = _labelled.get(PREFIX + name)
+    return _map(PREFIX + name, None, None, None) if mapped is None else mapped
 
 
 def attach_handle(handle: Handle) -> Segment:
@@ -227,12 +230,12 @@ def _segment(descriptor: int) -> Segment:
             mapped = Segment(descriptor, told.st_size)
         except OSError as error:
             raise ShareError(f"{told.st_size} bytes of shared memory cannot be mapped: {error}; share less") from None
-        _mapped[told.st_ino] = mapped
+        _mapped[told.st_ino] = _labelled[mapped.label] = mapped
     return mapped
 
 
 def _find(label: str, process: Optional[int] = None, inode: Optional[int] = None) -> Optional[tuple[int, int]]:
-    """A descriptor of an object, and the process that has it; first of this process, or a later descriptor of another."""
+    """A descriptor of an object that another process has, and that process; first of the given one."""
     user = os.geteuid()
     for candidate in _processes(process):
         folder = f"/proc/{candidate}/fd"
@@ -240,6 +243,8 @@ def _find(label: str, process: Optional[int] = None, inode: Optional[int] = None
             if os.stat(folder).st_uid != user:
                 continue
             names = os.listdir(folder)
+            if len(names) > DESCRIPTORS and not _maps(candidate, label):
+                continue
         except OSError:
             continue
         for name in names:
@@ -249,11 +254,29 @@ def _find(label: str, process: Optional[int] = None, inode: Optional[int] = None
     return None
 
 
+def _owner(label: str) -> Optional[int]:
+    """A process that has an object of this label."""
+    if label in _labelled:
+        return os.getpid()
+    found = _find(label)
+    if found is None:
+        return None
+    os.close(found[0])
+    return found[1]
+
+
+def _maps(process: int, label: str) -> bool:
+    """Whether a process has mapped an object of this label, as all have that have it."""
+    with open(f"/proc/{process}/maps", "rb") as maps:
+        return f" /memfd:{label} (deleted)\n".encode() in maps.read()
+
+
 def _processes(first: Optional[int]) -> Iterator[int]:
-    if first is not None:
+    """All but this one, which knows its own objects."""
+    if first is not None and first != os.getpid():
         yield first
     for name in os.listdir("/proc"):
-        if name.isdecimal() and int(name) != first:
+        if name.isdecimal() and int(name) not in (first, os.getpid()):
             yield int(name)
 
 
