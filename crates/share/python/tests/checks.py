@@ -322,6 +322,10 @@ def an_array_in_parts_is_written_as_one_of_numpy(host):
                 raises(ValueError, "read-only", view.fill, 1)
             for name in ("flat", "real", "shape", "dtype"):
                 raises(AttributeError, "assign()", setattr, array, name, 5)
+            before = array.to_numpy()
+            for shuffle in (np.random.shuffle, np.random.default_rng(1).shuffle, np.random.RandomState(1).shuffle):
+                raises(UserWarning, "may contain duplicates", shuffle, array)
+            assert np.array_equal(array.to_numpy(), before, equal_nan=True)
     host.barrier()
 
 

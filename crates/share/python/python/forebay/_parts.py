@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -15,12 +16,18 @@ from ._array import place
 from ._fetched import Fetched, InPieces, present
 
 
+# NumPy shuffles what is no ndarray by swaps, in which it overwrites a part before it has read it. It warns of that first.
+warnings.filterwarnings("error", "you are shuffling a 'Parts' object", UserWarning)
+
+
 class Parts(NDArrayOperatorsMixin, InPieces):
     """An array between machines whose parts are protected one by one, and so lie apart. Made by `Host.array`.
 
     It is used like an ndarray. ``array[i]`` and ``array[2:5]`` are the shared memory itself; operations gather what they read,
     and write the elements that they have changed. What else NumPy makes of it (``array.T``, ``array[[1, 2]]``, ``np.asarray(array)``) is a
     copy that cannot be written to.
+
+    ``numpy.random`` refuses to shuffle it in place: ``array.assign(generator.permutation(array.to_numpy()))`` does that.
     """
 
     #: Above an ndarray, which leaves operations to it.
