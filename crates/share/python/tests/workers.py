@@ -47,6 +47,16 @@ def add_one(array):
     return os.getpid()
 
 
+class Pickled:
+    """Is unpickled from these data, whatever it was pickled from."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce__(self):
+        return pickle.loads, (self.data,)
+
+
 def made(number):
     array = share.array(3, int)
     array[...] = number
@@ -134,11 +144,30 @@ def what_is_pickled_stays_until_it_is_unpickled():
     assert array.tolist() == [5, 5, 5]
     array = None
     until(lambda: label not in memory_objects())
-    raises(ShareError, "keep a reference", pickle.loads, data)
+    gone = pickle.loads(data)
+    for use in (np.asarray, np.sum, len, list, lambda a: a + 1, lambda a: a[0], lambda a: a.shape, lambda a: a.fill(1)):
+        for array in (gone, pickle.loads(pickle.dumps(gone)), copy.copy(gone)):
+            raises(ShareError, "keep a reference", use, array)
     # The time for it ends too.
     _memory.KEPT = 0.0
     label, data = (lambda array: (f"forebay:{array.name}", pickle.dumps(array)))(share.array(3))
     until(lambda: label not in memory_objects())
+
+
+def a_task_with_an_array_that_is_gone_fails_and_its_pool_goes_on():
+    array = share.array(3, int)
+    label, data = f"forebay:{array.name}", pickle.dumps(array)
+    array = None
+    pickle.loads(data)
+    until(lambda: label not in memory_objects())
+    gone, there = Pickled(data), share.array(3, int)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        raises(ShareError, "keep a reference", pool.apply_async(add_one, (gone,)).get, PATIENCE_S)
+        pool.apply_async(add_one, (there,)).get(PATIENCE_S)
+    with concurrent.futures.ProcessPoolExecutor(1) as pool:
+        raises(ShareError, "keep a reference", pool.submit(add_one, gone).result, PATIENCE_S)
+        pool.submit(add_one, there).result(PATIENCE_S)
+    assert there.tolist() == [2, 2, 2]
 
 
 def workers_give_arrays_that_they_have_made():
@@ -398,6 +427,7 @@ CHECKS = [
     dask_shares_it,
     pandas_works_in_it,
     hdf5_takes_it,
+    a_task_with_an_array_that_is_gone_fails_and_its_pool_goes_on,
     what_is_pickled_stays_until_it_is_unpickled,
 ]
 

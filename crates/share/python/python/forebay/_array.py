@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from . import _memory
 from ._memory import Handle, JobMemory, Segment
@@ -226,12 +227,43 @@ def set_job(memory: Optional[JobMemory]) -> None:
     _job = None if memory is None else np.asarray(memory)
 
 
-def _attached(handle: tuple[Any, ...], offset: int, *description: Any) -> Array:
+class Gone(NDArrayOperatorsMixin):
+    """What a pickled array becomes where its memory cannot be had: each use of it raises `ShareError`.
+
+    To unpickle it raises nothing. Pools of processes unpickle outside of the task, and a worker would end there.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __reduce__(self) -> Any:
+        return Gone, (self._reason,)
+
+    def __repr__(self) -> str:
+        return f"<shared array that cannot be had: {self._reason}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            # Libraries look for those without use of the array.
+            raise AttributeError(name)
+        return self._raise()
+
+    def _raise(self, *_: Any, **__: Any) -> Any:
+        raise ShareError(self._reason)
+
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __setitem__ = _raise
+    __len__ = __iter__ = __contains__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = _raise
+
+
+def _attached(handle: tuple[Any, ...], offset: int, *description: Any) -> Union[Array, Gone]:
     """What a pickled array becomes."""
     known = Handle(*handle)
     shape, strides, dtype, axes, chunk, is_writeable = description
     job = memory_of(_job)
-    memory: Any = _job if job is not None and job.inode == known.inode else _memory.attach_handle(known)
+    try:
+        memory: Any = _job if job is not None and job.inode == known.inode else _memory.attach_handle(known)
+    except ShareError as error:
+        return Gone(str(error))
     array = keep_temporaries(place(memory, offset, shape, dtype, strides, axes, chunk))
     array.flags.writeable = is_writeable
     return array
