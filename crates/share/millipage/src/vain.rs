@@ -23,6 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use forebay_coherence::HostId;
 use rustix::thread::gettid;
 
 use crate::{Error, host::Shared, interrupt::is_interrupted, shared::Row};
@@ -50,6 +51,10 @@ const TEXT: usize = 6;
 const TEXT_BYTES: usize = 120;
 /// Words of a row.
 pub const WORDS: usize = TEXT + TEXT_BYTES / 8;
+
+thread_local! {
+    static THREAD: u32 = gettid().as_raw_nonzero().get().cast_unsigned();
+}
 
 /// What a host knows of the calls that hosts make together.
 #[derive(Default)]
@@ -119,11 +124,13 @@ impl Together {
         self.passed.load(SeqCst) + 1
     }
 
-    fn note_caller(&self) {
-        let me = gettid().as_raw_nonzero().get().cast_unsigned();
+    /// Notes which thread of host `host` makes a call.
+    fn note_caller(&self, host: HostId) {
+        let me = THREAD.with(|me| *me);
         let before = self.caller.compare_exchange(0, me, SeqCst, SeqCst);
-        if before.is_err_and(|other| other != me) {
-            self.are_several.store(true, SeqCst);
+        if before.is_err_and(|other| other != me) && !self.are_several.swap(true, SeqCst) {
+            // The other thread may have said that it waits.
+            self.rows.get().into_iter().for_each(|rows| rows[host.index()].atomic(SEVERAL).store(1, SeqCst));
         }
     }
 
@@ -195,7 +202,7 @@ impl Shared {
         if let Some((call, other)) = self.together().failed.get() {
             return Err(self.disagreement(call).beside(Some(other.clone())));
         }
-        self.together().note_caller();
+        self.together().note_caller(self.me());
         let now = Instant::now();
         Ok(Waiting {
             shared: self,
@@ -203,8 +210,8 @@ impl Shared {
             round: 0,
             text,
             has_said: false,
-            look: now,
-            interrupts: now,
+            look: now + LOOK,
+            interrupts: now + INTERRUPTS,
             is_interrupted: false,
             suspected: BTreeMap::new(),
             found: None,
@@ -221,9 +228,8 @@ impl Shared {
 
 impl Waiting<'_> {
     /// It waits from now on, in this round.
-    pub fn begin(&mut self, round: u64) {
-        let now = Instant::now();
-        (self.round, self.look, self.interrupts) = (round, now + LOOK, now + INTERRUPTS);
+    pub const fn begin(&mut self, round: u64) {
+        self.round = round;
     }
 
     /// Whether the call is to end now, because it waits in vain.
