@@ -63,6 +63,8 @@ pub struct Evidence {
     pub major_faults: Option<f64>,
     /// Pages that came back which memory had had no room for.
     pub refaults: Option<f64>,
+    /// How often the server's group reached its limit of memory.
+    pub memory_limit_hits: Option<f64>,
     /// Processor time that it takes to bring one of those back, in seconds.
     pub page_back_s: Option<f64>,
     /// Processor time of a page fault of new memory, in seconds, where it was measured.

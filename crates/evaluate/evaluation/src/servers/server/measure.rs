@@ -404,6 +404,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         minor_faults: of_server(&["minor_faults"]),
         major_faults: of_server(&["major_faults"]),
         refaults: of_group(&refaults).or_else(|| of_machine(&refaults)),
+        memory_limit_hits: of_group(&["memory_limit_hits"]),
         disk_read_bytes: of_server(&["disk_read_bytes"]),
         disk_written_bytes: of_server(&["disk_written_bytes"]),
         memory_pressure_s: of_group(&["memory_pressure_some"])

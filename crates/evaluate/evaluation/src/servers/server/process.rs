@@ -144,25 +144,23 @@ impl Process {
 
     /// An error where it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
+        if self.has_ended()? {
+            return Err(Error::Background { command: self.command.clone(), said: self.words() });
+        }
+        Ok(())
+    }
+
+    /// Whether it has done what it was started for; an error where it ended otherwise.
+    pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
         match self.ended() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) if status.success() => {
-                Err(Error::Background { command: self.command.clone(), said: self.words() })
-            }
+            Ok(None) => Ok(false),
+            Ok(Some(status)) if status.success() => Ok(true),
             Ok(Some(status)) => Err(Error::Failed {
                 command: self.command.clone(),
                 status: status.to_string(),
                 stderr: self.words(),
             }),
             Err(source) => Err(Error::Start { command: self.command.clone(), source }),
-        }
-    }
-
-    /// Whether it has done what it was started for; an error where it ended otherwise.
-    pub(crate) fn has_ended(&mut self) -> Result<bool, Error> {
-        match self.ended() {
-            Ok(Some(status)) if status.success() => Ok(true),
-            _ => self.check().map(|()| false),
         }
     }
 

@@ -61,6 +61,11 @@ pub(super) trait Live {
     }
 }
 
+/// Pages that came back which memory had no room for. Where the limit was not reached they have room: they went at a lower limit.
+fn missed(pages: Option<f64>, limit_hits: Option<f64>) -> f64 {
+    if limit_hits == Some(0.0) { 0.0 } else { pages.unwrap_or(0.0) }
+}
+
 /// A load of somebody else's is given up after so many times what it took with all memory.
 const LOAD_TIMES_MAX: f64 = 10.0;
 
@@ -100,7 +105,7 @@ impl Live for LiveServer<'_> {
         let run = self.bench.loaded(self.trial, &mut self.target, &self.at_rest)?;
         let evidence = &run.evidence;
         self.first_s.set(self.first_s.get().or(Some(evidence.seconds)));
-        let missed = evidence.refaults.or(evidence.major_faults).unwrap_or(0.0);
+        let missed = missed(evidence.refaults.or(evidence.major_faults), evidence.memory_limit_hits);
         Ok(Window {
             rate: evidence.requests / evidence.seconds,
             p99_s: run.figure("latency_p99").or_else(|| run.figure("lateness_p99")),
@@ -271,7 +276,7 @@ impl<'a> LiveProgram<'a> {
         Window {
             rate,
             p99_s: None,
-            missed: refaults.or_else(|| of(&["major_faults"])).unwrap_or(0.0),
+            missed: missed(refaults.or_else(|| of(&["major_faults"])), of(&["memory_limit_hits"])),
             seconds,
             pressure: of(&["memory_pressure_some"]),
             used_bytes: used_bytes(Some(&self.group)),
@@ -307,4 +312,17 @@ fn ran_s(scope: &Scope) -> f64 {
 /// What a group used at most, or where the kernel does not tell that, what it uses.
 fn used_bytes(group: Option<&MemoryLimit>) -> f64 {
     group.and_then(MemoryLimit::used_at_most).unwrap_or(0) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_come_back_below_the_limit_are_not_missed() {
+        assert_eq!(missed(Some(158.0), Some(0.0)), 0.0);
+        assert_eq!(missed(Some(158.0), Some(3.0)), 158.0);
+        assert_eq!(missed(Some(158.0), None), 158.0);
+        assert_eq!(missed(None, Some(3.0)), 0.0);
+    }
 }
