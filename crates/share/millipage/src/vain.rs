@@ -5,7 +5,7 @@
 //! for ever, and so do all that wait for one of those, or for a host that leaves.
 //!
 //! Each host finds that by itself, and gives the others the time to find it before it fails. The rows stay as they are then, and
-//! the host fails in each later call: it has not come to calls in which others count on it.
+//! the host fails in each later call: others count on it in calls that it missed.
 //!
 //! A host whose call was interrupted fails in each later call too, for the same reason.
 //!
@@ -112,7 +112,7 @@ impl Together {
         teams.len() as u64
     }
 
-    /// All hosts have come to a barrier.
+    /// All hosts have arrived at a barrier.
     pub fn note_passed(&self) {
         if self.has_rows() {
             self.passed.fetch_add(1, SeqCst);
