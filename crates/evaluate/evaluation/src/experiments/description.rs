@@ -1,9 +1,11 @@
 //! What an experiment file says.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::experiments::levels::{Amount, AtLeastOne, Levels, Memory, Rate};
 
@@ -14,13 +16,13 @@ pub struct Description {
     /// What it is about, in one line.
     pub title: String,
     /// How often each combination of levels is measured, in turn with the others.
-    #[serde(default = "three")]
+    #[serde(default = "three", deserialize_with = "at_least_one")]
     pub runs: u16,
     /// How long a load lasts while it is measured.
-    #[serde(default = "three_seconds")]
+    #[serde(default = "three_seconds", deserialize_with = "an_hour_at_most")]
     pub seconds: f64,
     /// How long it lasts before that.
-    #[serde(default = "one_second")]
+    #[serde(default = "one_second", deserialize_with = "ten_minutes_at_most")]
     pub warm_up: f64,
     /// Static files over HTTP.
     pub web: Option<Web>,
@@ -205,6 +207,28 @@ fn one_second() -> f64 {
     1.0
 }
 
+fn at_least_one<'de, D: Deserializer<'de>>(value: D) -> Result<u16, D::Error> {
+    within(value, 1..=u16::MAX, "runs is from 1 to 65535")
+}
+
+fn an_hour_at_most<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    within(value, 0.1..=3600.0, "seconds is from 0.1 to 3600")
+}
+
+fn ten_minutes_at_most<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    within(value, 0.0..=600.0, "warm_up is from 0 to 600")
+}
+
+/// A number within bounds. The error is the text's, and so has line and column.
+fn within<'de, D: Deserializer<'de>, T: Deserialize<'de> + PartialOrd>(
+    value: D,
+    bounds: RangeInclusive<T>,
+    what: &str,
+) -> Result<T, D::Error> {
+    let number = T::deserialize(value)?;
+    if bounds.contains(&number) { Ok(number) } else { Err(D::Error::custom(what)) }
+}
+
 fn eight() -> Levels<AtLeastOne> {
     Levels::one("8".parse().expect("8 is at least one"))
 }
@@ -234,9 +258,6 @@ pub enum Error {
     /// There is no section, or more than one.
     #[error("an experiment has one of the sections [web], [streaming], [router] and [any]")]
     Sections,
-    /// Runs or times are out of their bounds.
-    #[error("runs is 1 or more, seconds from 0.1 to 3600, warm_up from 0 to 600")]
-    Bounds,
     /// `[any]` has no server, or more than one.
     #[error("[any] has one of server (a command line), pid, unit and cgroup")]
     Servers,
@@ -293,10 +314,6 @@ impl Description {
             [self.web.is_some(), self.streaming.is_some(), self.router.is_some(), self.any.is_some()];
         if sections.into_iter().filter(|there| *there).count() != 1 {
             return Err(Error::Sections);
-        }
-        if self.runs == 0 || !(0.1..=3600.0).contains(&self.seconds) || !(0.0..=600.0).contains(&self.warm_up)
-        {
-            return Err(Error::Bounds);
         }
         self.any.as_ref().map_or(Ok(()), Any::check)
     }
@@ -463,6 +480,21 @@ mod tests {
         let error =
             Description::read(&FILES_OVER_HTTP.replace("\"10K\"", "\"10KB\""), &[]).unwrap_err().to_string();
         assert!(error.contains("line 4") && error.contains("such as 64M"), "{error}");
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_told_with_their_line_and_column() {
+        let bad =
+            [("runs", "0"), ("seconds", "0.0"), ("seconds", "nan"), ("seconds", "3601"), ("warm_up", "-1")];
+        for (key, value) in bad {
+            let text = FILES_OVER_HTTP.replace("[web]", &format!("{key} = {value}\n[web]"));
+            let error = Description::read(&text, &[]).unwrap_err().to_string();
+            let place = format!("line 2, column {}", key.len() + 4);
+            assert!(error.contains(&place) && error.contains(&format!("{key} is from")), "{error}");
+            let error =
+                Description::read(FILES_OVER_HTTP, &[format!("{key}={value}")]).unwrap_err().to_string();
+            assert!(error.contains(&format!("--set {key}={value}: {key} is from")), "{error}");
+        }
     }
 
     #[test]
