@@ -129,6 +129,10 @@ fn boxes_in_boxes_in_boxes() {
         }
         assert!(Media::read(&file).is_err());
     }
+    // Segments whose sizes are not known, each in the one before.
+    let mut file = vec![0x1A, 0x45, 0xDF, 0xA3, 0x80];
+    file.extend([0x18, 0x53, 0x80, 0x67, 0xFF].repeat(1 << 17));
+    assert!(Media::read(&file).is_err());
 }
 
 #[test]

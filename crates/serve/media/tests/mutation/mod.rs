@@ -76,8 +76,8 @@ impl Kind {
         const PACKET_BYTES: usize = 188;
         let mut blocks = Vec::new();
         match self {
-            Self::Mp4 => boxes(file, 0..file.len(), &mut blocks),
-            Self::Matroska => elements(file, 0..file.len(), &mut blocks),
+            Self::Mp4 => each_within(file, boxes, &mut blocks),
+            Self::Matroska => each_within(file, elements, &mut blocks),
             Self::Transport => between((0..file.len()).step_by(PACKET_BYTES), 4, file.len(), &mut blocks),
             Self::H264 | Self::H265 => {
                 between(memmem::find_iter(file, &[0, 0, 1]), 3, file.len(), &mut blocks);
@@ -105,25 +105,37 @@ impl Kind {
     }
 }
 
-fn boxes(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
+/// What `list` finds in a file, and in what it finds. They may lie in each other any number of times.
+fn each_within<L>(file: &[u8], list: L, blocks: &mut Vec<Block>)
+where
+    L: Fn(&[u8], Range<usize>, &mut Vec<Block>) -> Vec<Range<usize>>,
+{
+    let mut inner = list(file, 0..file.len(), blocks);
+    while let Some(within) = inner.pop() {
+        inner.extend(list(file, within, blocks));
+    }
+}
+
+fn boxes(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) -> Vec<Range<usize>> {
+    let mut inner = Vec::new();
     let mut at = within.start;
     while let Some(header) = file[..within.end].get(at..at + 8) {
         let bytes = read_number(&header[..4]) as usize;
         let is_name = header[4..].iter().all(|byte| (b' '..=b'z').contains(byte));
         if !is_name || !(8..=within.end - at).contains(&bytes) {
-            return;
+            break;
         }
         let block = Block { start: at, size: Some(at..at + 4), content: at + 8, end: at + bytes };
         blocks.push(block.clone());
         // Inner boxes begin at once, or after the fields of descriptions, of sound or of pictures.
-        for before in [0, 8, 28, 78] {
-            boxes(file, (block.content + before).min(block.end)..block.end, blocks);
-        }
+        inner.extend([0, 8, 28, 78].map(|before| (block.content + before).min(block.end)..block.end));
         at = block.end;
     }
+    inner
 }
 
-fn elements(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
+fn elements(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) -> Vec<Range<usize>> {
+    let mut inner = Vec::new();
     // EBML, segment, information, tracks, cluster, and what has several fields in these.
     const OUTER: [u64; 9] =
         [0x1A45_DFA3, 0x1853_8067, 0x1549_A966, 0x1654_AE6B, 0x1F43_B675, 0xA0, 0xAE, 0xE0, 0xE1];
@@ -141,10 +153,11 @@ fn elements(file: &[u8], within: Range<usize>, blocks: &mut Vec<Block>) {
             if size == mask { within.end } else { within.end.min(content.saturating_add(size as usize)) };
         blocks.push(Block { start: at, size: Some(size_at), content, end });
         if OUTER.contains(&read_number(&file[at..at + id_bytes])) {
-            elements(file, content..end, blocks);
+            inner.push(content..end);
         }
         at = end;
     }
+    inner
 }
 
 /// Lists and the chunks in them, one after the other.
