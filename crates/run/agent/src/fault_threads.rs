@@ -223,10 +223,13 @@ pub unsafe fn stack_call(call: &Call) -> isize {
     if result != 0 {
         return result;
     }
-    if new != 0 && fault_watch::is_on() && role::is_original() && process::is_own() {
-        if place_of(thread_pointer()).is_some_and(|place| !offer_stack(place)) {
-            leave();
-        }
+    if new != 0
+        && fault_watch::is_on()
+        && role::is_original()
+        && process::is_own()
+        && place_of(thread_pointer()).is_some_and(|place| !offer_stack(place))
+    {
+        leave();
     }
     let old = old as *mut SignalStack;
     // SAFETY: what the kernel has written can be written again.
