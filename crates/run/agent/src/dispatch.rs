@@ -10,8 +10,8 @@ use forebay_sigsafe::{call, errno, ticks};
 use crate::call::Call;
 use crate::calls::{self, Class};
 use crate::{
-    accesses, exec, fault_threads, fault_watch, faults, held, mapped_pages, original, process, residency,
-    role, session, spawn, speculator, timing, unforked,
+    accesses, exec, fault_threads, fault_watch, faults, held, mapped_pages, original, process, record_locks,
+    residency, role, session, spawn, speculator, timing, unforked,
 };
 
 /// How often this process may yet try again to make a process or a thread that the system has refused. Threads that count at once
@@ -171,6 +171,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
 unsafe fn fork_call(call: &Call) -> isize {
     let copies = call.arguments[0] as u32 & n::CLONE_VM == 0;
     let is_counted = copies && unforked::begin_fork();
+    record_locks::before(call);
     // SAFETY: the caller's.
     let mut result = unsafe { call.execute() };
     while call::is(result, errno::EAGAIN) && makes_room() {

@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use forebay_policy::program::ProgramRecord;
 use forebay_protocol::executable::{self, DYNAMIC_BYTES, PROGRAM_HEADER_BYTES};
 use forebay_protocol::layout::{Header, PATH_BYTES, Unassisted};
-use forebay_protocol::record_locks;
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_INTERP};
 use forebay_sigsafe::general as n;
@@ -15,7 +14,7 @@ use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::call::Call;
 use crate::environment::{self, Extended};
-use crate::{accesses, cold_program, mapped_pages, original, process, role, session, spawn};
+use crate::{accesses, cold_program, mapped_pages, original, process, record_locks, role, session, spawn};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -26,9 +25,6 @@ const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
 const LOADER_BYTES: usize = 256;
 /// Program headers of more bytes are not looked at.
 const HEADERS_BYTES: usize = 64 * PROGRAM_HEADER_BYTES;
-
-/// Pieces of the list of locks that are looked through: some 10,000 locks.
-const LOCK_PIECES_MAX: usize = 256;
 
 /// What the examination of a program and its environment take: more than there may be of the program's stack.
 struct Workspace {
@@ -368,7 +364,7 @@ impl Start {
                 return Err(Some(Unassisted::Privileged));
             }
             // A lock on the file would go with the descriptor.
-            if holds_record_locks(&mut self.headers) {
+            if record_locks::may_be_on(&stat, &mut self.headers) {
                 return Err(Some(Unassisted::NotExamined));
             }
             let fd = sys!(n::__NR_openat, directory, path, n::O_RDONLY | n::O_CLOEXEC | n::O_NONBLOCK);
@@ -444,41 +440,6 @@ impl Start {
         let is_sanitized = executable::needs_to_be_first(headers, dynamic, read);
         if is_sanitized { Err(Some(Unassisted::Sanitized)) } else { Ok(()) }
     }
-}
-
-/// Whether this process holds POSIX locks, or that cannot be told. The list of locks is read in pieces into `room`. It alone has those
-/// that were taken before this image.
-fn holds_record_locks(room: &mut [u8]) -> bool {
-    let mut own = [0; 16];
-    // SAFETY: (all calls) terminated paths, and buffers as large as the calls are told.
-    let length = unsafe { sys!(n::__NR_readlink, c"/proc/self".as_ptr(), own.as_mut_ptr(), own.len()) };
-    let own = usize::try_from(length).ok().and_then(|length| own.get(..length));
-    let flags = n::O_RDONLY | n::O_CLOEXEC;
-    // SAFETY: as above.
-    let file = unsafe { sys!(n::__NR_openat, n::AT_FDCWD, c"/proc/locks".as_ptr(), flags) };
-    if file < 0 {
-        return true;
-    }
-    let (mut at, mut may_hold) = (0, true);
-    for _ in 0..LOCK_PIECES_MAX {
-        // SAFETY: as above.
-        let read = unsafe { sys!(n::__NR_pread64, file, room.as_mut_ptr(), room.len(), at) };
-        let Some(piece) = usize::try_from(read).ok().and_then(|read| room.get(..read)) else { break };
-        if piece.is_empty() {
-            may_hold = false;
-            break;
-        }
-        let Some(last) = piece.iter().rposition(|&byte| byte == b'\n') else { break };
-        let is_own = |line| own.is_none() || record_locks::holder(line) == own;
-        if piece.get(..last).unwrap_or_default().split(|&byte| byte == b'\n').any(is_own) {
-            break;
-        }
-        // The rest of a line is read again.
-        at += last + 1;
-    }
-    // SAFETY: the descriptor is this function's.
-    let _ = unsafe { sys!(n::__NR_close, file) };
-    may_hold
 }
 
 /// The program header of the path of the loader.

@@ -33,6 +33,7 @@ mod original;
 mod outside;
 mod patch;
 mod process;
+mod record_locks;
 mod residency;
 mod role;
 mod session;

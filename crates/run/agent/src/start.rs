@@ -6,7 +6,8 @@ use forebay_protocol::layout::{Off, feature};
 
 use crate::objects::ProgramHeaders;
 use crate::{
-    accesses, environment, faults, held, interpose, original, patch, role, session, timing, unforked,
+    accesses, environment, faults, held, interpose, original, patch, record_locks, role, session, timing,
+    unforked,
 };
 
 #[used]
@@ -24,6 +25,7 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
         return;
     }
     let Some(header) = session::header() else { return };
+    record_locks::begin();
     header.processes_assisted.fetch_add(1, Ordering::Relaxed);
     if header.enabled.load(Ordering::Relaxed) == 0 {
         original::count_off(Off::Disabled);
@@ -54,6 +56,7 @@ extern "C" fn start(_count: i32, _arguments: *mut *mut u8, environment: *mut *mu
     }
     if patched.sites == 0 {
         header.missing.fetch_or(feature::PATCHING, Ordering::Relaxed);
+        record_locks::may_be_taken();
         // SAFETY: as above.
         unsafe { interpose::apply(headers) };
     }

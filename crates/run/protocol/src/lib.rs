@@ -12,5 +12,4 @@ pub mod executable;
 pub mod hint_log;
 pub mod layout;
 pub mod mounts;
-pub mod record_locks;
 pub mod signature;

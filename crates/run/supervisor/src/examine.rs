@@ -12,7 +12,6 @@ use std::{
 use forebay_linux::process::{Elf, ProgramFile};
 use forebay_protocol::executable::{self, DYNAMIC_BYTES};
 use forebay_protocol::layout::Unassisted;
-use forebay_protocol::record_locks;
 
 /// How many interpreters of interpreters the kernel follows (execve(2)).
 const INTERPRETERS_MAX: usize = 5;
@@ -34,11 +33,19 @@ pub fn is_text(path: &Path) -> bool {
 /// Whether this process holds POSIX locks, or that cannot be told. A lock on the program's file would go with a descriptor of it, and the
 /// program would have kept it.
 pub fn holds_record_locks() -> bool {
-    let known = fs::read_link("/proc/self").and_then(|own| Ok((own, fs::read("/proc/locks")?)));
-    known.map_or(true, |(own, locks)| {
-        let own = Some(own.as_os_str().as_bytes());
-        locks.split(|&byte| byte == b'\n').any(|line| record_locks::holder(line) == own)
+    // What a lock was taken by is open as long as it is held. (The list of the locks of all processes can take milliseconds.)
+    fs::read_dir("/proc/self/fdinfo").map_or(true, |mut descriptors| {
+        descriptors.any(|descriptor| {
+            let told = descriptor.and_then(|descriptor| fs::read(descriptor.path()));
+            told.map_or(true, |told| tells_of_record_lock(&told))
+        })
     })
+}
+
+/// Whether what the kernel tells of a descriptor names a POSIX lock (proc_pid_fdinfo(5)).
+fn tells_of_record_lock(told: &[u8]) -> bool {
+    let mut lines = told.split(|&byte| byte == b'\n').filter_map(|line| line.strip_prefix(b"lock:"));
+    lines.any(|line| line.split(|&byte| byte == b' ').any(|field| field == b"POSIX"))
 }
 
 /// The file that is executed for the one at `path`: that, or the interpreter that its `#!` line leads to.
@@ -170,6 +177,20 @@ mod tests {
         let scratch = Scratch::new("loop", b"");
         fs::write(&scratch.0, format!("#!{}\n", scratch.0.display())).unwrap();
         assert_eq!(scratch.loader(), Err(Unassisted::NotExamined));
+    }
+
+    #[test]
+    fn posix_locks_are_told_from_all_others() {
+        let cases: [(&[u8], bool); 5] = [
+            (b"pos:\t0\nflags:\t02\nlock:\t1: POSIX  ADVISORY  WRITE 3568 fd:00:2531452 0 EOF\n", true),
+            (b"pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 7 fd:00:1 0 EOF\nlock:\t2: POSIX  ADVISORY  READ 7 fd:00:1 1 1\n", true),
+            (b"pos:\t0\nlock:\t1: FLOCK  ADVISORY  WRITE 7 fd:00:1 0 EOF\n", false),
+            (b"pos:\t0\nlock:\t1: OFDLCK ADVISORY  READ -1 00:06:1 0 EOF\n", false),
+            (b"", false),
+        ];
+        for (told, is_posix) in cases {
+            assert_eq!(tells_of_record_lock(told), is_posix, "{}", told.escape_ascii());
+        }
     }
 
     #[test]

@@ -151,8 +151,10 @@ except Exception:
             let said = said(&output);
             assert_eq!(output.status.code(), Some(1), "{place} {share:?}: {said}");
             assert!(said.contains("KeyError: 'gone'"), "{place} {share:?}: {said}");
-            // By an exception, or as its process ends where a thread waits in an access.
-            assert!(said.contains("lost host 1 (it has failed)"), "{place} {share:?}: {said}");
+            // Where memory is separate, the other host may see the end of the process before it reads that word.
+            let is_told = |reason: &str| said.contains(&format!("lost host 1 ({reason})"));
+            let is_end_seen = share.contains(&"--separate") && is_told("its process has ended");
+            assert!(is_told("it has failed") || is_end_seen, "{place} {share:?}: {said}");
         }
     }
 }

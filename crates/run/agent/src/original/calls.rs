@@ -19,7 +19,10 @@ use crate::call::Call;
 use crate::calls::Class;
 use crate::snapshot::Spawned;
 use crate::timing::Period;
-use crate::{accesses, cold_program, given_up, held, process, role, session, signatures, speculator, timing};
+use crate::{
+    accesses, cold_program, given_up, held, process, record_locks, role, session, signatures, speculator,
+    timing,
+};
 
 /// # Safety
 /// `call` is a read of the program's, of `descriptor`.
@@ -275,6 +278,7 @@ fn begins_direct_reads(call: &Call) -> bool {
 pub unsafe fn control(call: &Call) -> isize {
     let [descriptor, command, ..] = call.arguments;
     let command = command as u32;
+    record_locks::before(call);
     if matches!(command, n::F_OFD_SETLK | n::F_OFD_SETLKW) && held::lock(descriptor) {
         on_lock();
     }
