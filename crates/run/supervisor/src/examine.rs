@@ -1,6 +1,7 @@
 //! Says from the first page of a program's file whether the agent can be loaded into it, before the program starts.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     os::unix::{
         ffi::OsStrExt,
@@ -12,6 +13,7 @@ use std::{
 use forebay_linux::process::{Elf, ProgramFile};
 use forebay_protocol::executable::{self, DYNAMIC_BYTES};
 use forebay_protocol::layout::Unassisted;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
 
 /// How many interpreters of interpreters the kernel follows (execve(2)).
 const INTERPRETERS_MAX: usize = 5;
@@ -34,12 +36,19 @@ pub fn is_text(path: &Path) -> bool {
 /// program would have kept it.
 pub fn holds_record_locks() -> bool {
     // What a lock was taken by is open as long as it is held. (The list of the locks of all processes can take milliseconds.)
-    fs::read_dir("/proc/self/fdinfo").map_or(true, |mut descriptors| {
+    fs::read_dir("/proc/self/fd").map_or(true, |mut descriptors| {
         descriptors.any(|descriptor| {
-            let told = descriptor.and_then(|descriptor| fs::read(descriptor.path()));
-            told.map_or(true, |told| tells_of_record_lock(&told))
+            descriptor.map_or(true, |descriptor| may_hold_record_lock(&descriptor.file_name()))
         })
     })
+}
+
+/// Whether a descriptor of this process holds a POSIX lock, or that cannot be told. No server is asked.
+fn may_hold_record_lock(descriptor: &OsStr) -> bool {
+    let path = |folder: &str| Path::new(folder).join(descriptor);
+    let is_file = statx(CWD, path("/proc/self/fd"), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)
+        .map_or(true, |known| FileType::from_raw_mode(known.stx_mode.into()) == FileType::RegularFile);
+    is_file && fs::read(path("/proc/self/fdinfo")).map_or(true, |told| tells_of_record_lock(&told))
 }
 
 /// Whether what the kernel tells of a descriptor names a POSIX lock (proc_pid_fdinfo(5)).

@@ -200,22 +200,25 @@ host.barrier()
     assert_eq!(prints(2, &["-c", program]), "");
 }
 
-#[test]
-fn ctrl_c_ends_a_program_that_waits_for_itself() {
-    // The process interrupts itself when its thread sleeps in the call.
-    let program = "
+/// A process interrupts itself when its thread sleeps in a call.
+const INTERRUPT: &str = "
 import os, signal, threading, time
-from forebay import share
-host = share.join()
-numbers = host.array(2, int)
-semaphore, condition, lock = host.semaphore(), host.condition(2), host.lock(1)
-calls = [lock.acquire, semaphore.acquire, condition.wait, lambda: host.atomic(numbers, 0).wait_until('>', 0)]
 def interrupt(main):
     path = f'/proc/self/task/{main}/syscall'
     # futex(2), among processes
     while not (words := open(path).read().split()) or words[0] != '202' or words[2] != '0x0':
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)
+";
+
+#[test]
+fn ctrl_c_ends_a_program_that_waits_for_itself() {
+    let program = "
+from forebay import share
+host = share.join()
+numbers = host.array(2, int)
+semaphore, condition, lock = host.semaphore(), host.condition(2), host.lock(1)
+calls = [lock.acquire, semaphore.acquire, condition.wait, lambda: host.atomic(numbers, 0).wait_until('>', 0)]
 lock.acquire()
 with condition:
     for call in calls:
@@ -227,24 +230,18 @@ with condition:
             print('interrupted')
         thread.join()
 ";
-    assert_eq!(prints(0, &["-c", program]), "interrupted\n".repeat(4));
+    let program = [INTERRUPT, program].concat();
+    assert_eq!(prints(0, &["-c", &program]), "interrupted\n".repeat(4));
 }
 
 #[test]
 fn one_ctrl_c_ends_what_hosts_of_two_machines_wait_for() {
     // Each has the lock that the other one wants.
     let program = "
-import os, signal, threading, time
 import numpy as np
 from forebay import share
 host = share.join()
 np.ones((300, 300)) @ np.ones((300, 300))
-def interrupt(main):
-    path = f'/proc/self/task/{main}/syscall'
-    # futex(2), among processes
-    while not (words := open(path).read().split()) or words[0] != '202' or words[2] != '0x0':
-        time.sleep(0.001)
-    os.kill(os.getpid(), signal.SIGINT)
 with host.lock(host.rank):
     host.barrier()
     threading.Thread(target=interrupt, args=(threading.get_native_id(),)).start()
@@ -254,7 +251,8 @@ with host.lock(host.rank):
         os.write(1, b'interrupted\\n')
     host.barrier()
 ";
-    let output = run_with(&["-n", "2", "--machines", "2"], &["-c", program]);
+    let program = [INTERRUPT, program].concat();
+    let output = run_with(&["-n", "2", "--machines", "2"], &["-c", &program]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!((output.status.code(), &*told), (Some(0), "interrupted\ninterrupted\n"), "{}", said(&output));
 }
