@@ -4,8 +4,8 @@
 //! other hosts are idle meanwhile: they wait at a barrier, or compute.
 
 use std::{
-    hint::black_box,
-    thread,
+    hint::{self, black_box},
+    mem, thread,
     time::{Duration, Instant},
 };
 
@@ -52,7 +52,8 @@ pub fn measure(times: usize) -> Result<Report, Error> {
         local::measure(times, &mut report)?;
     }
     let stop = host.value::<u32>(Placement::On(0))?;
-    let job = Job { host: &host, stop };
+    let baton = host.value::<u32>(Placement::On(0))?;
+    let job = Job { host: &host, stop, baton };
     report.add_median("barrier", job.barriers(times)?);
     if host.hosts() > 1 {
         for bytes in ROWS_BYTES {
@@ -71,6 +72,9 @@ pub fn measure(times: usize) -> Result<Report, Error> {
             measure("write beside computing", Before::Written, Others::Computing, write)?;
         }
     }
+    if host.hosts() == 2 {
+        report.add_median("baton", job.batons(times)?);
+    }
     // A lock's manager is the host whose number it has.
     let own = u32::from(host.rank());
     report.add_median("lock", job.locks(times, own)?);
@@ -85,6 +89,8 @@ struct Job<'a> {
     host: &'a Host,
     /// Not 0 when those that compute are to stop.
     stop: Value<u32>,
+    /// How often it was passed on.
+    baton: Value<u32>,
 }
 
 impl Job<'_> {
@@ -113,6 +119,24 @@ impl Job<'_> {
         let taken = if self.is_last() { (0..times).map(each).collect() } else { Ok(vec![]) };
         self.host.barrier()?;
         taken
+    }
+
+    /// How long the hosts take to pass a baton on, each to the next: a word that all read until it is their turn, which then write it.
+    fn batons(&self, times: usize) -> Result<Vec<Duration>, Error> {
+        let (rank, hosts) = (u32::from(self.host.rank()), u32::from(self.host.hosts()));
+        self.host.barrier()?;
+        let mut begun = Instant::now();
+        let each = |round| {
+            while self.baton.get() != round * hosts + rank {
+                hint::spin_loop();
+            }
+            self.baton.set(round * hosts + rank + 1);
+            let now = Instant::now();
+            (now - mem::replace(&mut begun, now)) / hosts
+        };
+        let passed = (0..times as u32).map(each).collect();
+        self.host.barrier()?;
+        Ok(passed)
     }
 
     /// How long the last host takes for each row.

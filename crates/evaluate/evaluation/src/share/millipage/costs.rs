@@ -180,6 +180,7 @@ impl Outcome {
             let hosts = format!("{hosts} host{}", if hosts == 1 { "" } else { "s" });
             lines.push(line(&format!("barrier, {hosts}"), "barrier", &hosts, "59-153", needs));
         }
+        lines.push(line("baton passed on by a word, 2 hosts", "baton", "2 hosts", "", &[32, 32, 32, 32]));
         lines.push(line("lock and unlock, at the manager", "lock", "2 hosts", "67-80", &[]));
         lines.push(line("lock and unlock, remote", "remote lock", "2 hosts", "67-80", &[32, 32]));
         lines
