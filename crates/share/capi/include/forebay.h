@@ -287,6 +287,17 @@ int forebay_stats(struct forebay_stat *stats, int room);
 /* Why the last call of this thread failed that did: a sentence, until the next one fails; "" if none has. Any thread. */
 const char *forebay_error(void);
 
+/*
+ * Names of version 0.1: forebay_count is forebay_hosts, forebay_counts is forebay_stats, and struct forebay_count is struct
+ * forebay_stat. Programs with these names are compiled and run as those with the others.
+ */
+struct forebay_count {
+    const char *name;
+    uint64_t value;
+};
+int forebay_count(void);
+int forebay_counts(struct forebay_count *counts, int room);
+
 #ifdef __cplusplus
 }
 #endif

@@ -234,6 +234,22 @@ pub unsafe extern "C" fn forebay_stats(stats: *mut Stat, room: c_int) -> c_int {
     })
 }
 
+/// See the header: a name of version 0.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_count() -> c_int {
+    forebay_hosts()
+}
+
+/// See the header: a name of version 0.1.
+///
+/// # Safety
+/// `counts` is null, or has room for `room` figures.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forebay_counts(counts: *mut Stat, room: c_int) -> c_int {
+    // SAFETY: what the caller promises is what the other function wants; both structures of the header are a `Stat`.
+    unsafe { forebay_stats(counts, room) }
+}
+
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn forebay_error() -> *const c_char {

@@ -408,6 +408,10 @@ static void figures(void) {
     CHECK(counts[0].value == 0 && counts[1].name == NULL);
     FAILS(forebay_stats(NULL, 1) == -1, "NULL");
     FAILS(forebay_stats(counts, -1) == -1, "-1");
+    /* By the names of version 0.1. */
+    struct forebay_count figures[64];
+    CHECK(forebay_count() == count && forebay_counts(NULL, 0) == all && forebay_counts(figures, 64) == all);
+    CHECK(strcmp(figures[0].name, counts[0].name) == 0);
 }
 
 /* Of any size, on memory that the last host has. */

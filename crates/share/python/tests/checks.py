@@ -663,6 +663,10 @@ def hosts_that_want_different_arrays_are_told(host):
     host.barrier()
 
 
+def programs_may_use_the_names_of_version_0_1(host):
+    assert host.count == host.hosts and list(host.counts()) == list(host.stats())
+
+
 def a_child_that_is_forked_is_no_host(host):
     array = host.array(host.hosts, np.int64)
     child = os.fork()
@@ -723,6 +727,7 @@ CHECKS = [
     memory_is_asked_for_and_sent_before_it_is_used,
     mistakes_are_told,
     hosts_that_want_different_arrays_are_told,
+    programs_may_use_the_names_of_version_0_1,
     a_child_that_is_forked_is_no_host,
     workers_of_a_host_map_its_arrays,
 ]

@@ -260,11 +260,14 @@ class Host:
         """Figures of this host since this was last called, by name: faults, requests, messages."""
         return dict(self._native.stats())
 
-    def __getattr__(self, name: str) -> Any:
-        """Says how attributes are called now that had another name."""
-        new = {"count": "hosts", "counts": "stats"}.get(name)
-        hint = f"; it is called Host.{new}" if new else ""
-        raise AttributeError(f"a Host has no attribute {name!r}{hint}")
+    @property
+    def count(self) -> int:
+        """The name of `hosts` in version 0.1."""
+        return self.hosts
+
+    def counts(self) -> dict[str, int]:
+        """The name of `stats` in version 0.1."""
+        return self.stats()
 
     def leave(self) -> None:
         """Wait until all hosts leave, and serve them meanwhile. Locks are given up. Arrays must not be used afterwards:
