@@ -153,7 +153,7 @@ unsafe fn reduce(
     let reduction = *reductions.get(chosen(reduction)).ok_or(Failure::Reduction(reduction))?;
     // SAFETY: as the caller says.
     let values = unsafe { bytes(values, count.saturating_mul(number.bytes()), "values")? };
-    team.reduce_bytes(values, number, reduction, root)?;
+    team.reduce_bytes(&format!("{count} {number:?}"), values, number, reduction, root)?;
     Ok(0)
 }
 

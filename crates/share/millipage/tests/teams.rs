@@ -86,7 +86,7 @@ fn each_reduction_is_that_of_each_type() {
         });
         assert_eq!(extremes, [0.0, 3.0]);
         assert!(matches!(team.all_reduce(&mut floats, Reduction::Or), Err(Error::NoReduction)));
-        let part = team.reduce_bytes(&mut [0; 7], NumberType::I32, Reduction::Sum, None);
+        let part = team.reduce_bytes("7 bytes", &mut [0; 7], NumberType::I32, Reduction::Sum, None);
         assert!(matches!(part, Err(Error::NoNumbers { bytes: 7, size: 4 })));
         assert!(matches!(team.broadcast(&mut floats, 4), Err(Error::NoRoot { root: 4, members: 4 })));
     });

@@ -219,6 +219,7 @@ impl Host {
         &self,
         py: Python<'p>,
         team: Option<&Team>,
+        what: &str,
         values: &[u8],
         number: &str,
         reduction: &str,
@@ -226,7 +227,7 @@ impl Host {
     ) -> PyResult<Bound<'p, PyBytes>> {
         let mut values = values.to_vec();
         let (number, reduction) = (number_type(number), reduction_of(reduction));
-        self.with_team(py, team, |team| team.reduce_bytes(&mut values, number, reduction, root))?;
+        self.with_team(py, team, |team| team.reduce_bytes(what, &mut values, number, reduction, root))?;
         Ok(PyBytes::new(py, &values))
     }
 
@@ -234,11 +235,12 @@ impl Host {
         &self,
         py: Python<'p>,
         team: Option<&Team>,
+        what: &str,
         values: &[u8],
         root: usize,
     ) -> PyResult<Bound<'p, PyBytes>> {
         let mut values = values.to_vec();
-        self.with_team(py, team, |team| team.broadcast(&mut values, root))?;
+        self.with_team(py, team, |team| team.broadcast_bytes(what, &mut values, root))?;
         Ok(PyBytes::new(py, &values))
     }
 
@@ -246,12 +248,13 @@ impl Host {
         &self,
         py: Python<'p>,
         team: Option<&Team>,
+        what: &str,
         mine: &[u8],
     ) -> PyResult<Bound<'p, PyBytes>> {
         let mine = mine.to_vec();
         let gathered = self.with_team(py, team, |team| {
             let mut all = vec![0; mine.len() * team.members().len()];
-            team.all_gather(&mine, &mut all).map(|()| all)
+            team.all_gather_bytes(what, &mine, &mut all).map(|()| all)
         })?;
         Ok(PyBytes::new(py, &gathered))
     }

@@ -499,7 +499,20 @@ def teams_reduce_broadcast_and_gather(host):
         assert team.broadcast("mine" if team.rank == 0 else "none") == "mine"
         team.barrier()
         raises(ValueError, "reduction", team.all_reduce, 1, "mean")
-        raises(TypeError, "cannot be reduced", team.all_reduce, 1j)
+        raises(TypeError, "cannot be reduced by 'max'", team.all_reduce, 1j, "max")
+        assert team.all_reduce(host.rank + 2j) == sum(range(host.hosts)) + 2j * host.hosts
+        truths = np.array([True, host.rank == 0, False])
+        for reduction, wanted in [("and", [1, host.hosts == 1, 0]), ("or", [1, 1, 0]), ("max", [1, 1, 0]), ("min", [1, host.hosts == 1, 0])]:
+            reduced = team.all_reduce(truths, reduction)
+            assert reduced.dtype == bool and reduced.tolist() == wanted, reduction
+        assert team.all_reduce(truths).tolist() == [host.hosts, 1, 0] and team.all_reduce(truths, "product").dtype == int
+        assert team.all_reduce(True, "xor") == bool(host.hosts % 2)
+        if host.hosts > 1:
+            # Of as many bytes, which would be taken for each other.
+            odd = 0 if host.rank == 0 else 0.5
+            for call in (team.all_gather, team.broadcast, lambda value: team.all_reduce([value] * 2, "sum")):
+                raises(ShareError, f"host {host.rank} of {host.hosts} called", call, odd)
+            raises(ShareError, "called", team.all_gather, np.zeros((2, 3) if host.rank else (3, 2)))
         raises(TypeError, "cannot be exchanged", team.broadcast, object())
         raises(ValueError, "root", team.broadcast, 1, host.hosts)
         raises(ShareError, "no bits", team.all_reduce, 1.0, "xor")

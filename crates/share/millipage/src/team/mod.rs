@@ -115,7 +115,8 @@ impl Team {
     /// # Errors
     /// As for [`Team::barrier`]; or numbers of this type cannot be reduced so.
     pub fn all_reduce<T: Number>(&self, values: &mut [T], reduction: Reduction) -> Result<(), Error> {
-        self.reduce_bytes(bytemuck::cast_slice_mut(values), T::TYPE, reduction, None)
+        let what = numbers(values);
+        self.reduce_bytes(&what, bytemuck::cast_slice_mut(values), T::TYPE, reduction, None)
     }
 
     /// The same, but only for the member at the place `root`.
@@ -128,25 +129,27 @@ impl Team {
         reduction: Reduction,
         root: usize,
     ) -> Result<(), Error> {
-        self.reduce_bytes(bytemuck::cast_slice_mut(values), T::TYPE, reduction, Some(root))
+        let what = numbers(values);
+        self.reduce_bytes(&what, bytemuck::cast_slice_mut(values), T::TYPE, reduction, Some(root))
     }
 
-    /// The same for languages without types: `values` are numbers of that type, aligned or not.
+    /// The same for languages without types: `values` are numbers of that type, aligned or not. `what` tells their shape and type as
+    /// the program has them, and is the same on all members.
     ///
     /// # Errors
     /// As for [`Team::reduce`].
     pub fn reduce_bytes(
         &self,
+        what: &str,
         values: &mut [u8],
         number: NumberType,
         reduction: Reduction,
         root: Option<usize>,
     ) -> Result<(), Error> {
         number.check(reduction, values.len())?;
-        let what = format!("{} {number:?}, {reduction:?}", values.len() / number.bytes());
         let (call, from) = match root {
-            None => (format!("all_reduce({what})"), 0..self.members.len()),
-            Some(root) => (format!("reduce({what}, root={root})"), self.sources_at(root)?),
+            None => (format!("all_reduce({what}, {reduction:?})"), 0..self.members.len()),
+            Some(root) => (format!("reduce({what}, {reduction:?}, root={root})"), self.sources_at(root)?),
         };
         let mine = values.to_vec();
         self.exchange(&call, values.len(), Some(&mine), from, |member, first, theirs| {
@@ -160,9 +163,17 @@ impl Team {
     /// # Errors
     /// As for [`Team::barrier`]; or there is no such member.
     pub fn broadcast<T: Pod>(&self, values: &mut [T], root: usize) -> Result<(), Error> {
-        self.sources_at(root)?;
         let values: &mut [u8] = bytemuck::cast_slice_mut(values);
-        let call = format!("broadcast({} bytes, root={root})", values.len());
+        self.broadcast_bytes(&format!("{} bytes", values.len()), values, root)
+    }
+
+    /// The same for languages without types: `what` is as for [`Team::reduce_bytes`].
+    ///
+    /// # Errors
+    /// As for [`Team::broadcast`].
+    pub fn broadcast_bytes(&self, what: &str, values: &mut [u8], root: usize) -> Result<(), Error> {
+        self.sources_at(root)?;
+        let call = format!("broadcast({what}, root={root})");
         let is_root = self.me == Some(root);
         let from = if is_root { 0..0 } else { root..root + 1 };
         let mine = is_root.then(|| values.to_vec());
@@ -179,9 +190,20 @@ impl Team {
     /// # Panics
     /// There is not as much room as there are values.
     pub fn all_gather<T: Pod>(&self, mine: &[T], all: &mut [T]) -> Result<(), Error> {
-        assert_eq!(all.len(), mine.len() * self.members.len(), "room for the values of all members");
         let (mine, all): (&[u8], &mut [u8]) = (bytemuck::cast_slice(mine), bytemuck::cast_slice_mut(all));
-        let call = format!("all_gather({} bytes)", mine.len());
+        self.all_gather_bytes(&format!("{} bytes", mine.len()), mine, all)
+    }
+
+    /// The same for languages without types: `what` is as for [`Team::reduce_bytes`].
+    ///
+    /// # Errors
+    /// As for [`Team::barrier`].
+    ///
+    /// # Panics
+    /// As for [`Team::all_gather`].
+    pub fn all_gather_bytes(&self, what: &str, mine: &[u8], all: &mut [u8]) -> Result<(), Error> {
+        assert_eq!(all.len(), mine.len() * self.members.len(), "room for the values of all members");
+        let call = format!("all_gather({what})");
         self.exchange(&call, mine.len(), Some(mine), 0..self.members.len(), |member, first, theirs| {
             let first = member * mine.len() + first;
             all[first..first + theirs.len()].copy_from_slice(theirs);
@@ -231,4 +253,9 @@ impl Team {
             }
         }
     }
+}
+
+/// How many numbers of which type.
+fn numbers<T: Number>(values: &[T]) -> String {
+    format!("{} {:?}", values.len(), T::TYPE)
 }

@@ -13,13 +13,18 @@ from . import _share
 
 #: What can become of two numbers.
 REDUCTIONS = ("sum", "product", "min", "max", "and", "or", "xor")
+#: Kinds and sizes of numbers that can be reduced.
+NUMBERS = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+#: Of complex numbers, the kind of the two that each is.
+COMPLEX = {"c8": "f4", "c16": "f8"}
 
 
 class Team:
     """Some hosts, in an order. Made by `Host.team`.
 
     All members call its methods with the same arguments but for the values, by one thread each. Values are numbers or arrays
-    of them, of the same shape and type on all members; results are ndarrays of this process.
+    of them, of the same shape and type on all members; results are ndarrays of this process. Where shapes or types differ, all
+    members get a `ShareError`.
     """
 
     def __init__(self, native: _share.Host, team: Optional[_share.Team], members: Sequence[int]) -> None:
@@ -43,7 +48,8 @@ class Team:
 
     def all_reduce(self, values: npt.ArrayLike, reduction: str = "sum") -> npt.NDArray[Any]:
         """What comes of the values of all members, in their order, by ``"sum"``, ``"product"``, ``"min"``, ``"max"``, ``"and"``,
-        ``"or"`` or ``"xor"``. NaN in one of them comes out of ``"min"`` and ``"max"``, as of `numpy.minimum`."""
+        ``"or"`` or ``"xor"``. NaN in one of them comes out of ``"min"`` and ``"max"``, as of `numpy.minimum`. Sums and products
+        of truth values are integers, as of `numpy.sum`. Complex numbers have a ``"sum"`` alone."""
         return self._reduce(values, reduction, None)
 
     def reduce(self, values: npt.ArrayLike, reduction: str = "sum", root: int = 0) -> Optional[npt.NDArray[Any]]:
@@ -54,28 +60,37 @@ class Team:
     def broadcast(self, values: npt.ArrayLike, root: int = 0) -> npt.NDArray[Any]:
         """The values of the member at the place `root`. The others give values of the same shape and type."""
         mine = _plain(values)
-        return _of(self._native.broadcast(self._team, mine.tobytes(), self._place(root)), mine, mine.shape)
+        return _of(self._native.broadcast(self._team, _told(mine), mine.tobytes(), self._place(root)), mine, mine.shape)
 
     def all_gather(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """The values of all members, along a new first axis."""
         mine = _plain(values)
-        gathered = self._native.all_gather(self._team, mine.tobytes())
+        gathered = self._native.all_gather(self._team, _told(mine), mine.tobytes())
         return _of(gathered, mine, (len(self._members), *mine.shape))
 
     def _reduce(self, values: npt.ArrayLike, reduction: str, root: Optional[int]) -> npt.NDArray[Any]:
         mine = _plain(values)
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction is {reduction!r}; it can be {', '.join(REDUCTIONS)}")
-        if mine.dtype.kind not in "iuf" or mine.dtype.itemsize > 8 or mine.dtype == np.float16:
-            raise TypeError(f"{mine.dtype} cannot be reduced; use integers, float32 or float64")
+        told = _told(mine)
+        if mine.dtype == bool and reduction in ("sum", "product"):
+            mine = mine.astype(int)
         kind = f"{mine.dtype.kind}{mine.dtype.itemsize}"
-        return _of(self._native.reduce(self._team, mine.tobytes(), kind, reduction, root), mine, mine.shape)
+        number = {"b1": "u1", **(COMPLEX if reduction == "sum" else {})}.get(kind, kind)
+        if number not in NUMBERS:
+            raise TypeError(f"{mine.dtype} cannot be reduced by {reduction!r}; use integers, bool, float32 or float64")
+        return _of(self._native.reduce(self._team, told, mine.tobytes(), number, reduction, root), mine, mine.shape)
 
     def _place(self, root: int) -> int:
         root = operator.index(root)
         if not 0 <= root < len(self._members):
             raise ValueError(f"root is {root}; it is the place of a member in the team, from 0 to {len(self._members) - 1}")
         return root
+
+
+def _told(values: npt.NDArray[Any]) -> str:
+    """Shape and type, which are alike on all members."""
+    return f"{values.shape} {values.dtype}" if values.ndim else str(values.dtype)
 
 
 def _plain(values: npt.ArrayLike) -> npt.NDArray[Any]:
