@@ -61,7 +61,7 @@ pub use forebay_coherence::{Access, Counts};
 use forebay_vm::layout::LayoutError;
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
 pub use interrupt::interruptible;
-pub use join::join;
+pub use join::{free_bytes, join};
 pub use process::Process;
 pub use shared::{Row, Rows, Value, Vectors};
 pub use sync::{Comparison, Condition, ReadWrite, Semaphore};

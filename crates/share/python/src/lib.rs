@@ -335,6 +335,12 @@ impl Host {
     }
 }
 
+/// Bytes that the kernel could give to this process now, within the limits of its control groups.
+#[pyfunction]
+fn free_bytes() -> Option<u64> {
+    forebay_millipage::free_bytes()
+}
+
 /// A NumPy type's kind and size.
 fn number_type(name: &str) -> NumberType {
     match name {
@@ -385,5 +391,5 @@ fn place(chunks: usize, address: impl Fn(usize) -> usize) -> Place {
 #[pymodule(name = "_share")]
 mod share {
     #[pymodule_export]
-    use super::{Host, Place, ShareError, Team};
+    use super::{Host, Place, ShareError, Team, free_bytes};
 }

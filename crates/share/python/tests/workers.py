@@ -114,7 +114,11 @@ def mistakes_are_told():
     raises(ValueError, "0 or more", share.array, -1)
     raises(ValueError, "is no name", share.array, 3, name="a/b")
     raises(ValueError, "is no name", share.array, 3, name="")
-    raises(ShareError, "bytes free; share less", share.array, 1 << 50, np.uint8)
+    # What control groups leave to the process is less than what the machine has.
+    free, _memory.free_bytes = _memory.free_bytes, lambda: 5 * MIB
+    raises(ShareError, f"this process can get {5 * MIB} bytes; share less", share.array, 6 * MIB, np.uint8)
+    _memory.free_bytes = free
+    raises(ShareError, "bytes; share less", share.array, 1 << 50, np.uint8)
     raises(ShareError, "is gone", share.attach, "no-such-array")
 
 

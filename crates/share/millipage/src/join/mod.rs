@@ -127,10 +127,16 @@ pub fn wire() -> Result<Wire, Error> {
     Ok(variable::<Wire>(environment::TRANSPORT, Wire::NAMES)?.unwrap_or_default())
 }
 
+/// Bytes that the kernel could give to this process now, swap included, within the limits of its control groups.
+#[must_use]
+pub fn free_bytes() -> Option<u64> {
+    let swap = free_swap_bytes().unwrap_or(0);
+    free_memory_bytes().map(|memory| groups::left_of_bytes(&groups::own(), memory, swap))
+}
+
 /// A memory object, if there is memory for so many `here`.
 fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
-    let swap = free_swap_bytes().unwrap_or(0);
-    let free = free_memory_bytes().map(|memory| groups::left_of_bytes(&groups::own(), memory, swap));
+    let free = free_bytes();
     let wanted = (terms.bytes as u64).saturating_mul(here as u64);
     if free.is_some_and(|free| wanted > free) {
         return Err(Error::Full { memories: here, bytes: terms.bytes, free: free.unwrap_or(0) });

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ._share import ShareError
+from ._share import ShareError, free_bytes
 
 #: What the label of a named array begins with. The rest is the name.
 PREFIX = "forebay:"
@@ -113,9 +113,9 @@ def create(name: Optional[str], head: bytes, size: int) -> Segment:
 
     Raises `ShareError` if the name is taken, or there is not enough memory.
     """
-    free = _free_bytes()
+    free = free_bytes()
     if free is not None and size > free:
-        raise ShareError(f"{size} bytes of shared memory do not fit: this machine has {free} bytes free; share less")
+        raise ShareError(f"{size} bytes of shared memory do not fit: this process can get {free} bytes; share less")
     if name is None:
         return _create(secrets.token_hex(8), head, size)
     if not NAME.fullmatch(name):
@@ -320,16 +320,6 @@ def _turn(name: str) -> Iterator[None]:
                     raise ShareError(f"another process is making an array of the name {name!r}: {error}") from None
                 time.sleep(0.001)
         yield
-
-
-def _free_bytes() -> Optional[int]:
-    """What the kernel could give to programs now, swap included."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = dict(line.split(":", 1) for line in file)
-        return sum(int(lines[key].split()[0]) * 1024 for key in ("MemAvailable", "SwapFree"))
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 def _address(array: np.ndarray[Any, Any]) -> int:

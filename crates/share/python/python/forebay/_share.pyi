@@ -2,6 +2,8 @@ from typing import Optional
 
 class ShareError(RuntimeError): ...
 
+def free_bytes() -> Optional[int]: ...
+
 class Place:
     address: int
     group: int
