@@ -22,7 +22,7 @@ use crate::{
     Error,
     bells::Bells,
     engine::Ended,
-    interrupt::is_interrupted,
+    interrupt::{is_interrupted, sleep_ns},
     parts::{Parts, Words},
     transport::liveness::{ENDED, FAILED, SILENT},
 };
@@ -238,7 +238,7 @@ impl Board {
             } else {
                 let awaited = now.awaited();
                 if now == awaited || word.compare_exchange(now.0, awaited.0, SeqCst, SeqCst).is_ok() {
-                    sleep(word, awaited.0);
+                    sleep_for(word, awaited.0, sleep_ns(SLEEP_NS));
                     (has_slept, spin_until) = (true, None);
                 }
             }

@@ -60,7 +60,7 @@ pub use atomics::{Operation, Word, has_atomics_of_128_bits};
 pub use forebay_coherence::{Access, Counts};
 use forebay_vm::layout::LayoutError;
 pub use host::{EXIT_LOST, Granularity, Host, Options, in_process, in_process_machines, in_process_together};
-pub use interrupt::interruptible;
+pub use interrupt::{ending_at, interruptible};
 pub use join::{free_bytes, join};
 pub use process::Process;
 pub use shared::{Row, Rows, Value, Vectors};

@@ -9,7 +9,7 @@ use std::{
 
 use forebay_millipage::{
     Comparison, Condition, Error, Host, Operation, Options, Placement, ReadWrite, Row, Semaphore, Word,
-    has_atomics_of_128_bits, in_process, in_process_machines, in_process_together, interruptible,
+    ending_at, has_atomics_of_128_bits, in_process, in_process_machines, in_process_together, interruptible,
 };
 
 const HOSTS: u16 = 3;
@@ -373,8 +373,11 @@ fn a_call_that_waits_can_be_interrupted_and_leaves_nothing_behind() {
             }];
         for call in calls {
             assert!(matches!(interruptible(at_once, call), Err(Error::Interrupted)));
+            assert!(matches!(ending_at(Some(Instant::now()), call), Err(Error::Interrupted)));
         }
         assert!(matches!(interruptible(at_once, || condition.wait(&host, 1)), Err(Error::Interrupted)));
+        let waited = ending_at(Some(Instant::now()), || condition.wait(&host, 1));
+        assert!(matches!(waited, Err(Error::Interrupted)) && !host.try_lock(1).unwrap());
         // A reader would wait for a writer, and a unit would be someone else's.
         assert!(lock.try_read());
         semaphore.release(1).unwrap();

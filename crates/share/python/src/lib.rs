@@ -5,9 +5,11 @@
 //! an exception.
 #![forbid(unsafe_code)]
 
+use std::time::{Duration, Instant};
+
 use forebay_millipage::{
     Access, Comparison, Condition, Error, NumberType, Operation, Options, Placement, Process, ReadWrite,
-    Reduction, Semaphore, interruptible,
+    Reduction, Semaphore, ending_at, interruptible,
 };
 use pyo3::{create_exception, exceptions::PyRuntimeError, prelude::*, types::PyBytes};
 
@@ -115,8 +117,9 @@ impl Host {
         self.call(py, forebay_millipage::Host::barrier)
     }
 
-    fn lock(&self, py: Python<'_>, lock: u32, recursive: bool) -> PyResult<()> {
-        self.call(py, |host| if recursive { host.lock_recursive(lock) } else { host.lock(lock) })
+    /// Whether it is taken in so many seconds.
+    fn lock(&self, py: Python<'_>, lock: u32, recursive: bool, seconds: Option<f64>) -> PyResult<bool> {
+        self.call_for(py, seconds, |host| if recursive { host.lock_recursive(lock) } else { host.lock(lock) })
     }
 
     fn try_lock(&self, py: Python<'_>, lock: u32) -> PyResult<bool> {
@@ -174,10 +177,15 @@ impl Host {
         self.call(py, |host| host.ring(address))
     }
 
-    fn acquire(&self, py: Python<'_>, semaphore: usize, waits: bool) -> PyResult<bool> {
-        self.call(py, |host| {
+    /// Whether a unit is taken in so many seconds.
+    fn acquire(&self, py: Python<'_>, semaphore: usize, seconds: Option<f64>) -> PyResult<bool> {
+        self.call_for(py, seconds, |host| {
             let semaphore = Semaphore::at(host, semaphore)?;
-            if waits { semaphore.acquire().map(|()| true) } else { Ok(semaphore.try_acquire()) }
+            match seconds {
+                Some(0.0) if semaphore.try_acquire() => Ok(()),
+                Some(0.0) => Err(Error::Interrupted),
+                _ => semaphore.acquire(),
+            }
         })
     }
 
@@ -185,8 +193,9 @@ impl Host {
         self.call(py, |host| Semaphore::at(host, semaphore)?.release(units))
     }
 
-    fn wait(&self, py: Python<'_>, condition: usize, lock: u32) -> PyResult<()> {
-        self.call(py, |host| Condition::at(host, condition)?.wait(host, lock))
+    /// Whether it is notified in so many seconds.
+    fn wait(&self, py: Python<'_>, condition: usize, lock: u32, seconds: Option<f64>) -> PyResult<bool> {
+        self.call_for(py, seconds, |host| Condition::at(host, condition)?.wait(host, lock))
     }
 
     fn notify(&self, py: Python<'_>, condition: usize, threads: u32) -> PyResult<()> {
@@ -313,11 +322,36 @@ impl Host {
         py: Python<'_>,
         act: impl FnOnce(&forebay_millipage::Host) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
+        self.called(py, act)?.map_err(failure)
+    }
+
+    /// The same for so many seconds at most: whether it ended well by then.
+    fn call_for(
+        &self,
+        py: Python<'_>,
+        seconds: Option<f64>,
+        act: impl FnOnce(&forebay_millipage::Host) -> Result<(), Error> + Send,
+    ) -> PyResult<bool> {
+        // What is longer than a time can be is for ever.
+        let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
+        let time = time.and_then(|time| Instant::now().checked_add(time));
+        match self.called(py, |host| ending_at(time, || act(host)))? {
+            Err(Error::Interrupted) if time.is_some() => Ok(false),
+            ended => ended.map(|()| true).map_err(failure),
+        }
+    }
+
+    /// What a call ended with, unless a signal handler has raised an exception.
+    fn called<T: Send>(
+        &self,
+        py: Python<'_>,
+        act: impl FnOnce(&forebay_millipage::Host) -> Result<T, Error> + Send,
+    ) -> PyResult<Result<T, Error>> {
         let called = py.detach(|| interruptible(is_raised, || act(&*self.process.host()?)));
-        called.map_err(|error| match error {
-            Error::Interrupted => PyErr::take(py).unwrap_or_else(|| failure(error)),
-            _ => failure(error),
-        })
+        match called {
+            Err(Error::Interrupted) => PyErr::take(py).map_or(Ok(called), Err),
+            _ => Ok(called),
+        }
     }
 }
 

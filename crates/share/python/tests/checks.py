@@ -476,9 +476,24 @@ def hosts_wait_for_numbers_units_and_conditions(host):
         assert plain.acquire(blocking=False)
     host.barrier()
     assert not plain.acquire(blocking=False)
+    recursive = host.lock(13, recursive=True)
+    for waits in (plain.acquire, semaphore.acquire, *([recursive.acquire] if host.rank else [])):
+        assert not waits(timeout=0.01) and not waits(True, 0)
+        raises(ValueError, "with blocking", waits, False, 1)
+    with host.condition(14) as condition:
+        assert not condition.wait_for(lambda: False, timeout=0.02)
+        assert condition.wait_for(lambda: 7, timeout=0) == 7
+    host.barrier()
+    if host.rank == 0:
+        with condition:
+            assert not condition.wait(timeout=0.01)
     host.barrier()
     if host.rank == 0:
         plain.release()
+        semaphore.release()
+    assert semaphore.acquire(timeout=60) and plain.acquire(timeout=-1)
+    semaphore.release()
+    plain.release()
     host.barrier()
 
 

@@ -3,7 +3,7 @@
 use forebay_coherence::ConditionWord;
 
 use super::Place;
-use crate::{Error, Host, Row};
+use crate::{Error, Host, Row, ending_at};
 
 /// Where threads of all hosts wait, without the lock that they have, until another thread notifies them. The oldest ones go on
 /// first.
@@ -49,7 +49,8 @@ impl Condition {
             // This one would take a notification that another thread needs.
             self.notify(u32::MAX);
         }
-        let locked = host.take_again(lock, depth);
+        // The time for the notification is none for the lock.
+        let locked = ending_at(None, || host.take_again(lock, depth));
         waited.and(locked)
     }
 

@@ -18,7 +18,7 @@ use std::{
 use crate::{
     Error,
     host::{Host, Shared},
-    interrupt::is_interrupted,
+    interrupt::{is_interrupted, sleep_ns},
     shared::Row,
 };
 
@@ -114,7 +114,7 @@ impl Shared {
             if is_interrupted() {
                 return Err(Error::Interrupted);
             }
-            bells.sleep(key, heard, longest_ns(slept));
+            bells.sleep(key, heard, sleep_ns(longest_ns(slept)));
             slept = slept.saturating_add(1);
         }
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -17,6 +18,15 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 ALL = 2**32 - 1
 #: Units that are released at a time.
 UNITS_MAX = 2**32 - 1
+
+
+def _seconds(blocking: bool, timeout: Optional[float]) -> Optional[float]:
+    """How long a thread may wait. As in `threading`, a timeout of -1 is none."""
+    if timeout is None or timeout == -1:
+        return None if blocking else 0.0
+    if not blocking:
+        raise ValueError("a timeout is for a call that waits; give it with blocking")
+    return timeout
 
 
 class Lock:
@@ -31,14 +41,15 @@ class Lock:
         self._number = number
         self._recursive = recursive
 
-    def acquire(self, blocking: bool = True) -> bool:
-        """Wait until it is free, and take it. Without `blocking`, take it if no thread has it. Whether it is taken."""
+    def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+        """Wait until it is free, and take it. Without `blocking`, take it if no thread has it; with a `timeout`, wait for so many
+        seconds at most. Whether it is taken."""
+        seconds = _seconds(blocking, timeout)
         if not blocking:
             if self._recursive:
                 raise ValueError("a recursive lock is taken with blocking")
             return self._native.try_lock(self._number)
-        self._native.lock(self._number, self._recursive)
-        return True
+        return self._native.lock(self._number, self._recursive, seconds)
 
     def release(self) -> None:
         """Give it up. Raises `ShareError` if no thread of this host has it."""
@@ -61,16 +72,17 @@ class Condition:
         self._number = number
         self._lock = Lock(native, number, True)
 
-    def wait(self) -> None:
-        """Give up the lock, which this thread has, wait until notified, and take it again. Look at what is waited for
-        again afterwards."""
-        self._native.wait(self._address, self._number)
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Give up the lock, which this thread has, wait until notified, for `timeout` seconds at most, and take it again. Look at
+        what is waited for again afterwards: a thread whose time is over wakes the others too. False if the time was over."""
+        return self._native.wait(self._address, self._number, timeout)
 
-    def wait_for(self, predicate: Callable[[], Any]) -> Any:
-        """Wait until `predicate()` is true. What it returned."""
+    def wait_for(self, predicate: Callable[[], Any], timeout: Optional[float] = None) -> Any:
+        """Wait until `predicate()` is true, for `timeout` seconds at most. What it returned last."""
+        end = None if timeout is None else time.monotonic() + timeout
         result = predicate()
-        while not result:
-            self.wait()
+        while not result and (end is None or time.monotonic() < end):
+            self.wait(None if end is None else end - time.monotonic())
             result = predicate()
         return result
 
@@ -97,9 +109,10 @@ class Semaphore:
         self._native = native
         self._address = address
 
-    def acquire(self, blocking: bool = True) -> bool:
-        """Wait until there is a unit, and take it. Without `blocking`, take one if there is one. Whether one is taken."""
-        return self._native.acquire(self._address, blocking)
+    def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+        """Wait until there is a unit, and take it. Without `blocking`, take one if there is one; with a `timeout`, wait for so many
+        seconds at most. Whether one is taken."""
+        return self._native.acquire(self._address, _seconds(blocking, timeout))
 
     def release(self, units: int = 1) -> None:
         """Add units."""
