@@ -289,6 +289,20 @@ def some_arrays_are_one_ndarray(host):
             assert array.as_ndarray().shape == shape
 
 
+def no_copy_of_padded_rows_is_written_for_the_memory(host):
+    array = host.array((10, 6), placement=0)
+    for flat in (array.reshape(-1), array.reshape(5, 12), array.ravel(), np.reshape(array, 60), np.ravel(array)):
+        if SEPARATE:
+            raises(ValueError, "read-only", flat.__setitem__, ..., 1)
+        assert flat.size == 60 and not flat.any()
+    host.barrier()
+    if host.rank == 0:
+        array.reshape(10, 2, 3)[1, 1] = 5
+        array.T.reshape(-1)[0] = array.flatten()[0] = 7
+        assert array.sum() == 15
+    host.barrier()
+
+
 def an_array_in_parts_is_written_as_one_of_numpy(host):
     writes = [
         lambda a: np.clip(a, 3, 9, a),
@@ -741,6 +755,7 @@ CHECKS = [
     ranges_are_copied_and_assigned,
     parts_are_the_memory_itself,
     some_arrays_are_one_ndarray,
+    no_copy_of_padded_rows_is_written_for_the_memory,
     an_array_in_parts_is_written_as_one_of_numpy,
     what_an_operation_does_not_change_is_not_written,
     hosts_that_write_neighbours_do_not_disturb_each_other,

@@ -92,6 +92,22 @@ class Fetched(Array):
             present([super().__getitem__(index)], write=True)
         super().__setitem__(index, _plain(values))
 
+    def reshape(self, *shape: Any, **named: Any) -> Any:
+        """As of an ndarray. Where rows have pages of their own it may be a copy, which then cannot be written to."""
+        return self._of_rows(super().reshape(*shape, **named))
+
+    def ravel(self, *order: Any, **named: Any) -> Any:
+        """As `reshape`."""
+        present([self], write=False)
+        return self._of_rows(super().ravel(*order, **named))
+
+    def _of_rows(self, result: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Freezes a copy that would be a view if the rows were next to each other: no program believes that it is shared."""
+        have_pages = self.ndim > 1 and self.size > 0 and self.strides[0] % PAGE_BYTES == 0
+        if have_pages and np.ndarray.__getitem__(self, 0).flags.c_contiguous and memory_of(self) is not memory_of(result):
+            result.flags.writeable = False
+        return result
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         present([self], write=False)
         return super().__reduce_ex__(protocol)
@@ -109,7 +125,7 @@ class Fetched(Array):
 #: Methods of an ndarray that read all of it without a ufunc, and those that write it.
 READING = (
     "argmax argmin argpartition argsort astype byteswap choose clip compress copy diagonal dot dump dumps flatten item nonzero"
-    " ravel repeat round searchsorted take tobytes tolist trace"
+    " repeat round searchsorted take tobytes tolist trace"
 )
 WRITING = "fill partition put sort"
 
