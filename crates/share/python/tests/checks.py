@@ -134,7 +134,22 @@ OPERATIONS = [
     lambda x: x.sort(),
     lambda x: x.assign(range(x.shape[1]), 1, 3) if hasattr(x, "assign") else x.__setitem__(slice(1, 3), range(x.shape[1])),
     lambda x: x.fill(2),
+    lambda x: add_to(x, x > 12),
+    lambda x: add_to(x, [1, 2, 1]),
+    lambda x: add_to(x, (slice(1, 4), 0)),
+    lambda x: add_to(x, (slice(None, None, 2), [0, 3])),
+    lambda x: add_to(x, (Ellipsis, slice(0, 2))),
+    lambda x: add_to(x, None),
+    lambda x: x[1:4, 2].__imul__(3),
+    lambda x: (x[1:4, 2] + x[1:4, 3]).__iadd__(1),
+    lambda x: x[[1, 2]].__iadd__(1),
 ]
+
+
+def add_to(array, index):
+    array[index] += 1
+    array[index] -= array[2, 0]
+
 
 
 def arrays_behave_as_those_of_numpy(host):
@@ -285,6 +300,9 @@ def some_arrays_are_one_ndarray(host):
             raises(ValueError, "lie apart", array.__array__, copy=False)
             raises(ValueError, "read-only", array.T.__setitem__, 0, 1)
             raises(AttributeError, "see to_numpy()", getattr, array, "view")
+            raises(ValueError, "read-only", array[1:4, 0].__setitem__, 0, 1)
+            raises(ValueError, "read-only", array[1:4, 0][1:].__iadd__, 1)
+            raises(TypeError, "complex", array[1:4, 0].__iadd__, 1j)
         else:
             assert array.as_ndarray().shape == shape
 

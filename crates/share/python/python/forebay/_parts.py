@@ -6,6 +6,7 @@ import math
 import operator
 import warnings
 from collections.abc import Iterator
+from functools import wraps
 from typing import Any, Optional
 
 import numpy as np
@@ -24,8 +25,8 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     """An array between machines whose parts are protected one by one, and so lie apart. Made by `Host.array`.
 
     It is used like an ndarray. ``array[i]`` and ``array[2:5]`` are the shared memory itself; operations gather what they read,
-    and write the elements that they have changed. What else NumPy makes of it (``array.T``, ``array[[1, 2]]``, ``np.asarray(array)``) is a
-    copy that cannot be written to.
+    and write the elements that they have changed. ``array[[1, 2]]`` and ``array[mask]`` are copies, as of an ndarray. What else NumPy has a
+    view for (``array.T``, ``array[1:4, 0]``, ``np.asarray(array)``) is a copy that cannot be written to. ``array[1:4, 0] += 1`` works.
 
     ``numpy.random`` refuses to shuffle it in place: ``array.assign(generator.permutation(array.to_numpy()))`` does that.
     """
@@ -96,12 +97,13 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     def __getitem__(self, index: Any) -> Any:
         outer, inner = self._split(index)
         if outer is None:
-            return _frozen(self.to_numpy()[_gathered(index)])
+            copied = self.to_numpy()[_gathered(index)]
+            return copied if _copies(index) else _chosen(copied, self, index)
         chosen = self._table[outer]
         if not isinstance(chosen, np.ndarray) or chosen.ndim == 0:
             return self._part(int(chosen))[inner or ()]
         if inner:
-            return _frozen(self._with(chosen).to_numpy()[(slice(None),) * chosen.ndim + inner])
+            return _chosen(self._with(chosen).to_numpy()[(slice(None),) * chosen.ndim + inner], self, index)
         return self._with(chosen)
 
     def element(self, index: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -231,7 +233,7 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     def _split(self, index: Any) -> Any:
         """The indices that choose parts and those in a part; two None where there are others than numbers and slices."""
         indices = index if isinstance(index, tuple) else (index,)
-        if any(one is None or isinstance(one, (list, np.ndarray, bool, np.bool_, Parts)) for one in indices):
+        if _copies(index) or any(one is None for one in indices):
             return None, None
         if any(one is ... for one in indices):
             at = next(at for at, one in enumerate(indices) if one is ...)
@@ -254,6 +256,54 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     def _places(self, size: int) -> npt.NDArray[Any]:
         """All places at which so many bytes could be, byte by byte."""
         return np.ndarray((self._memory.size - size + 1,), np.dtype((np.void, size)), self._memory, 0, (1,))
+
+
+class Chosen(np.ndarray):
+    """What an index chooses across parts, where an ndarray has a view: a copy that cannot be written to. ``+=`` and its like change
+    what the index chooses of the parts, and the copy."""
+
+    #: What it is a copy of, by which index; None where it was made of such a copy.
+    _parts: Optional[tuple[Parts, Any]] = None
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        plain = array.view(np.ndarray)
+        return plain if plain.ndim else plain[()]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.view(np.ndarray).__reduce_ex__(protocol)
+
+
+def _chosen(copied: Any, parts: Parts, index: Any) -> Any:
+    if not isinstance(copied, np.ndarray):
+        return copied
+    chosen = copied.view(Chosen)
+    chosen._parts = parts, index
+    return _frozen(chosen)
+
+
+def _in_place(name: str) -> Any:
+    operate = getattr(np.ndarray, name)
+
+    @wraps(operate)
+    def act(self: Chosen, other: Any) -> Any:
+        if self._parts is None:
+            return operate(self, other)
+        parts, index = self._parts
+        # Hosts may have written since it was copied.
+        values = operate(np.array(parts[index], subok=False), other)
+        parts[index] = values
+        self.flags.writeable = True
+        self.view(np.ndarray)[...] = values
+        self.flags.writeable = False
+        return self
+
+    return act
+
+
+for _name in "add sub mul matmul truediv floordiv mod pow lshift rshift and or xor".split():
+    # Some versions of NumPy have no product of matrices in place.
+    if hasattr(np.ndarray, f"__i{_name}__"):
+        setattr(Chosen, f"__i{_name}__", _in_place(f"__i{_name}__"))
 
 
 class Copies:
@@ -305,6 +355,12 @@ def _called(function: Any, arguments: Any, named: Any) -> Any:
 
 #: Methods that are none of an array whose parts lie apart.
 CHANGING = frozenset("base byteswap ctypes data flags partition put resize setfield setflags strides view".split())
+
+
+def _copies(index: Any) -> bool:
+    """Whether NumPy copies what an index chooses."""
+    indices = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(one, (list, np.ndarray, bool, np.bool_, Parts)) for one in indices)
 
 
 def _gathered(value: Any) -> Any:
