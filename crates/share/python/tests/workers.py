@@ -139,7 +139,42 @@ def a_pickle_is_the_place_and_not_the_data():
     assert not pickle.loads(pickle.dumps(array)).flags.writeable
 
 
+def put_made(queue, number):
+    queue.put(made(number))
+
+
+def what_a_child_puts_into_a_queue_is_there_when_it_ends():
+    for method in ("fork", "spawn"):
+        context = multiprocessing.get_context(method)
+        for number in range(3):
+            queue = context.Queue()
+            process = context.Process(target=put_made, args=(queue, number))
+            process.start()
+            # It has nothing else to do then.
+            until(lambda: not queue.empty())
+            assert queue.get(timeout=PATIENCE_S).tolist() == [number] * 3
+            process.join(PATIENCE_S)
+            assert process.exitcode == 0
+
+
+def one_pickle_is_for_several_readers():
+    looks = []
+    free = _memory.free_bytes
+    label, data = (lambda array: (f"forebay:{array.name}", pickle.dumps(array)))(share.array(3))
+    _memory.free_bytes = lambda: looks.append(label) or free()
+    for _ in range(3):
+        pickle.loads(data)[0] += 1
+        seen = len(looks)
+        until(lambda: len(looks) > seen + 1)
+    _memory.free_bytes = free
+    assert pickle.loads(data)[0] == 3
+    # A name is not taken by what is kept so.
+    for _ in range(2):
+        pickle.loads(pickle.dumps(share.array(3, name=f"several-{os.getpid()}")))
+
+
 def what_is_pickled_stays_until_it_is_unpickled():
+    _memory.ROOM = 1 << 62
     array = share.array(3)
     array[...] = 5
     label, data = f"forebay:{array.name}", pickle.dumps(array)
@@ -153,12 +188,13 @@ def what_is_pickled_stays_until_it_is_unpickled():
         for array in (gone, pickle.loads(pickle.dumps(gone)), copy.copy(gone)):
             raises(ShareError, "keep a reference", use, array)
     # The time for it ends too.
-    _memory.KEPT = 0.0
+    _memory.CERTAIN = 0.0
     label, data = (lambda array: (f"forebay:{array.name}", pickle.dumps(array)))(share.array(3))
     until(lambda: label not in memory_objects())
 
 
 def a_task_with_an_array_that_is_gone_fails_and_its_pool_goes_on():
+    _memory.ROOM = 1 << 62
     array = share.array(3, int)
     label, data = f"forebay:{array.name}", pickle.dumps(array)
     array = None
@@ -336,17 +372,17 @@ sys.stdin.read()
         worker.stdin.write(pickle.dumps(array))
         worker.stdin.flush()
         assert worker.stdout.readline() == b"\n"
-    shares = [proportional_bytes(process) for process in ["self"] + [worker.pid for worker in workers]]
+    shares = [proportional_bytes(process, array) for process in ["self"] + [worker.pid for worker in workers]]
     for worker in workers:
         worker.communicate(timeout=PATIENCE_S)
     assert 0.95 * size < sum(shares) < 1.05 * size, shares
 
 
-def proportional_bytes(process):
-    """The share of a process in the memory objects that it maps."""
+def proportional_bytes(process, array):
+    """The share of a process in the memory of an array."""
     with open(f"/proc/{process}/smaps") as file:
         areas = re.split(r"\n(?=[0-9a-f]+-)", file.read())
-    parts = [re.search(r"^Pss: +(\d+) kB", area, re.M) for area in areas if "/memfd:forebay:" in area]
+    parts = [re.search(r"^Pss: +(\d+) kB", area, re.M) for area in areas if f"/memfd:forebay:{array.name}" in area]
     return sum(int(part[1]) for part in parts) * 1024
 
 
@@ -431,6 +467,8 @@ CHECKS = [
     dask_shares_it,
     pandas_works_in_it,
     hdf5_takes_it,
+    what_a_child_puts_into_a_queue_is_there_when_it_ends,
+    one_pickle_is_for_several_readers,
     a_task_with_an_array_that_is_gone_fails_and_its_pool_goes_on,
     what_is_pickled_stays_until_it_is_unpickled,
 ]

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -29,11 +30,18 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 #: Seconds that a process waits for another one that makes an array of the same name.
 PATIENCE = 10.0
 #: Seconds for which a process keeps an object that it has given a handle of, unless the handle is used before.
-KEPT = 10.0
+CERTAIN = 10.0
+#: Seconds for which it keeps the object beyond that, for other users of the same handle, where there is room.
+KEPT = 60.0
+#: What is kept so takes at most this part of the free memory. The oldest goes first.
+ROOM = 8
+#: Seconds that a child of multiprocessing waits as it ends for those that have not used their handles.
+PATIENCE_AT_END = 10.0
 #: Where a process has more descriptors, its maps tell sooner whether it has an object: they are one file, and each descriptor is a link.
 DESCRIPTORS = 128
-#: Seconds between two looks whether it is used.
+#: Seconds between two looks whether it is used, and whether there is room for what is.
 LOOK = 0.05
+LOOK_ROOM = 0.25
 #: At its beginning an object has the number of handles that were used. What is shared comes behind.
 COUNT_BYTES = 8
 #: No process can make the object longer or shorter, so no access to it fails. The last seal comes when it is complete.
@@ -63,9 +71,10 @@ class Segment(mmap.mmap):
         self.label = _label(f"/proc/self/fd/{descriptor}")
         self.inode = os.fstat(descriptor).st_ino
         self.address = _address(np.frombuffer(self, np.uint8))
+        _wait_at_end()
 
     def handle(self) -> Handle:
-        """For other processes. The object is kept for one of them, for some seconds."""
+        """For other processes. The object is kept for them, for some seconds."""
         if self.label != JOB:
             _keep(self)
         return Handle(self.label, os.getpid(), self.inode, len(self))
@@ -121,6 +130,7 @@ def create(name: Optional[str], head: bytes, size: int) -> Segment:
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name: use up to 200 letters, digits, dots, hyphens and underscores")
     with _turn(name):
+        _let_go(PREFIX + name)
         owner = _owner(PREFIX + name)
         if owner is not None:
             raise ShareError(
@@ -148,39 +158,80 @@ def attach_handle(handle: Handle) -> Segment:
 
 class _Kept(NamedTuple):
     segment: Segment
-    #: So many handles are used when all that were given are, and until when that is waited for.
+    #: So many handles are used when all that were given are.
     used: int
-    until: float
+    since: float
+
+    def is_used(self) -> bool:
+        return self.segment.handles_used() >= self.used
 
 
-#: What this process keeps for those that have a handle, by inode. A thread looks at it while there is any.
+#: What this process keeps for those that have a handle, by inode, the oldest first. A thread looks at it while there is any.
 _kept: dict[int, _Kept] = {}
 _keeping = threading.RLock()
 
 
 def _keep(segment: Segment) -> None:
+    _wait_at_end()
     with _keeping:
-        before = _kept.get(segment.inode)
+        before = _kept.pop(segment.inode, None)
         used = max(segment.handles_used(), before.used if before else 0) + 1
-        is_first = not _kept
-        _kept[segment.inode] = _Kept(segment, used, time.monotonic() + KEPT)
+        is_first = not _kept and before is None
+        _kept[segment.inode] = _Kept(segment, used, time.monotonic())
     if is_first:
         # As the interpreter ends there are no more threads, and all is let go of.
         with suppress(RuntimeError):
-            threading.Thread(target=_let_go, name="forebay-share", daemon=True).start()
+            threading.Thread(target=_look, name="forebay-share", daemon=True).start()
 
 
-def _let_go() -> None:
+def _is_any_unused() -> bool:
+    """Whether a process is yet to use a handle that it was given."""
+    with _keeping:
+        return not all(kept.is_used() for kept in _kept.values())
+
+
+def _look() -> None:
     """Lets go of what is kept, when that is due."""
-    is_any = True
-    while is_any:
-        time.sleep(LOOK)
+    while True:
+        time.sleep(LOOK if _is_any_unused() else LOOK_ROOM)
         with _keeping:
-            now = time.monotonic()
-            due = [inode for inode, kept in _kept.items() if now > kept.until or kept.segment.handles_used() >= kept.used]
-            for inode in due:
-                del _kept[inode]
-            is_any = bool(_kept)
+            _let_go(None)
+            if not _kept:
+                return
+
+
+def _let_go(label: Optional[str]) -> None:
+    """Of what need not be kept, lets go of what has no room or no time left, or has this label."""
+    with _keeping:
+        now = time.monotonic()
+        beyond = [kept for kept in _kept.values() if now > kept.since + CERTAIN or kept.is_used()]
+        room = (free_bytes() or 0) // ROOM if beyond else 0
+        for kept in reversed(beyond):
+            room -= len(kept.segment)
+            if room < 0 or now > kept.since + KEPT or kept.segment.label == label:
+                del _kept[kept.segment.inode]
+
+
+#: The process that waits as it ends.
+_waiting = 0
+
+
+def _wait_at_end() -> None:
+    """Has a child of multiprocessing wait for those that have its handles, behind its queues: they write until it ends."""
+    global _waiting
+    process = sys.modules.get("multiprocessing.process")
+    if _waiting != os.getpid() and process is not None and process.parent_process() is not None:
+        # A program without such children does not need it.
+        from multiprocessing.util import Finalize
+
+        _waiting = os.getpid()
+        Finalize(None, _wait_for_users, exitpriority=-100)
+
+
+def _wait_for_users() -> None:
+    deadline = time.monotonic() + PATIENCE_AT_END
+    while time.monotonic() < deadline and _is_any_unused():
+        time.sleep(LOOK)
 
 
 def _keep_nothing() -> None:
