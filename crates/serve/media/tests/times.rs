@@ -116,6 +116,35 @@ fn what_an_edit_list_cuts_away_is_not_sent() {
 }
 
 #[test]
+fn all_that_an_edit_list_shows_is_sent_with_what_it_needs() {
+    let Some(folder) = folder("all_that_an_edit_list_shows_is_sent_with_what_it_needs") else { return };
+    let film = folder.encode(4, "-map 0:v -c:v libx264 -bf 3 -g 25 -pix_fmt yuv420p", "a.mp4");
+    for name in ["cut.mp4", "cut.mov"] {
+        let cut = format!("-ss 1.3 -i {} -map 1:v -c copy", film.display());
+        let cut = folder.convert(&film, &cut, name);
+        let media = Arc::new(open(&cut));
+        let all: Vec<(u64, u64)> = entries(&media, 0).iter().map(|one| (one.at, one.bytes.into())).collect();
+        let probed = Probed::of(&cut);
+        let packets = probed.packets_of(0);
+        // What precedes the key frame before the beginning is not in the file.
+        assert_eq!(all, packets.iter().map(|one| (one.at(), one.bytes())).collect::<Vec<_>>(), "{name}");
+        let (numerator, denominator) = probed.time_base(0);
+        let milliseconds = |ticks: i64| 1000 * ticks * numerator / denominator;
+        let mut shown: Vec<i64> = packets.iter().filter_map(|one| Some(milliseconds(one.pts?))).collect();
+        shown.retain(|time| *time >= 0);
+        shown.sort_unstable();
+        let times: Vec<i64> = times_ns(&media, 0).iter().map(|time| time / 1_000_000).collect();
+        let before = times.len() - shown.len();
+        assert!(times[..before].iter().all(|time| *time == 0) && before > 3, "{name}: {times:?}");
+        // The part begins amid a picture, which ffmpeg does not show.
+        let late = times[before] - shown[0];
+        shown.iter_mut().for_each(|time| *time += late);
+        assert!(times[before..] == shown && shown.len() > 60 && (0..40).contains(&late), "{name}: {times:?}");
+        assert!(media.plan(&[0], 0).all(|one| one.decode_ns >= 0 && one.decode_ns <= one.presentation_ns));
+    }
+}
+
+#[test]
 fn sound_before_the_first_picture_is_sent() {
     let Some(folder) = folder("sound_before_the_first_picture_is_sent") else { return };
     let film = folder.encode(6, &format!("{H264} -c:a aac"), "a.mp4");

@@ -5,15 +5,21 @@
 //!   time    0              2                     5                     6
 //! ```
 //!
-//! What the list cuts away is not part of the index. Where a part does not begin with a key frame, its pictures begin with the
-//! first key frame in it. Pictures that are decoded after that key frame and seen before it are left out: they may need what was
-//! cut away. If the part has no key frame, it begins with the last one before, without which nothing could be decoded. The pictures
-//! up to the beginning of the part come at once then, and take no time.
+//! Of pictures that the list cuts away, the index has those that a decoder needs for pictures of the part. A part begins with the
+//! last key frame by its beginning. Pictures beyond the edge of a part come at the edge, all at once, and take no time:
+//!
+//! ```text
+//!   file    | key frame | p | p | p | ...          | p | p beyond | b | ...
+//!   part                      ^ begins here                           ^ ends here
+//!   time                      | key frame, p, p | p | ...         | b | p beyond
+//! ```
+//!
+//! Pictures that are decoded after the key frame and seen before it are left out: they may need what was cut away.
 
 use mp4_atom::Elst;
 
 use crate::error::Result;
-use crate::index::{Builder, Entry, Index};
+use crate::index::{Builder, Entry, Index, spend};
 use crate::time::TimeBase;
 
 /// How much sound a decoder may need before what is heard first, in milliseconds.
@@ -21,6 +27,9 @@ const ROLL_MS: i64 = 100;
 
 /// How often a list may show all samples.
 const SHOWN_MAX: u64 = 16;
+
+/// How many pictures may be decoded before one that is seen earlier: more than H.264 and H.265 allow.
+const REORDERED_MAX: usize = 32;
 
 /// A part of the media, in ticks of the track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +106,7 @@ impl Edits {
         for segment in &self.segments {
             let before = if self.is_sound && builder.is_empty() { self.roll } else { frame - 1 };
             if !(segment.is_still && self.is_sound) {
-                segment.add(&index, before, &mut builder, &mut left)?;
+                segment.add(&index, self.is_sound, before, &mut builder, &mut left)?;
             }
         }
         let step = self.end.map(|end| end.saturating_sub(builder.latest()));
@@ -106,38 +115,59 @@ impl Edits {
 }
 
 impl Segment {
-    /// Adds its samples, and those that begin up to `before` ticks before it.
-    fn add(&self, index: &Index, before: i64, builder: &mut Builder, left: &mut u64) -> Result<()> {
+    /// Adds its samples, those that begin up to `before` ticks before it, and pictures that these need.
+    fn add(
+        &self,
+        index: &Index,
+        is_sound: bool,
+        before: i64,
+        builder: &mut Builder,
+        left: &mut u64,
+    ) -> Result<()> {
         let from = self.from.saturating_sub(before.max(0));
-        let is_in = |entry: &Entry| (from..self.until).contains(&entry.presentation);
         let shift = self.at.saturating_sub(self.from);
-        // What is decoded after a picture beyond the end may need it.
-        let up_to_end =
-            || index.entries_from(index.sync_at(from)).take_while(|entry| entry.presentation < self.until);
-        let has_key_frame = up_to_end().any(|entry| entry.is_sync && is_in(&entry));
-        if self.is_still && !has_key_frame {
-            return Ok(());
-        }
-        let mut begun_at = None;
-        for entry in up_to_end() {
-            if entry.is_sync && (is_in(&entry) || !has_key_frame) {
-                begun_at.get_or_insert(entry.presentation);
-            }
-            let is_seen_before = begun_at.is_none_or(|begun_at| entry.presentation < begun_at);
-            if is_seen_before || (has_key_frame && !is_in(&entry)) {
+        let end = self.until.saturating_add(shift);
+        let first = index.sync_at(if is_sound { from } else { self.from });
+        let mut key_frame = None;
+        // Those beyond the end wait for one of the part that may need them.
+        let mut beyond = Vec::new();
+        for entry in index.entries_from(first) {
+            let begun_at = *key_frame.get_or_insert(entry.presentation);
+            if entry.presentation < begun_at || (is_sound && entry.presentation < from) {
+                spend(left)?;
                 continue;
             }
-            // Pictures that are there to be decoded only come and go at once.
-            let presentation = entry.presentation.saturating_add(shift);
-            let presentation = if has_key_frame { presentation } else { presentation.max(self.at) };
-            // Nothing is decoded before what comes before it.
-            let decode = entry.decode.saturating_add(shift);
-            let decode = if has_key_frame { decode } else { decode.max(self.at) };
-            let decode = decode.min(presentation).max(builder.last_decode().min(presentation));
-            builder.push(Entry { decode, presentation, ..entry }, left)?;
+            let mut moved = Entry {
+                decode: entry.decode.saturating_add(shift),
+                presentation: entry.presentation.saturating_add(shift),
+                ..entry
+            };
+            if entry.presentation >= self.until {
+                if is_sound || beyond.len() == REORDERED_MAX {
+                    break;
+                }
+                moved.presentation = end;
+                beyond.push(moved);
+                continue;
+            }
+            for moved in beyond.drain(..) {
+                push(moved, builder, left)?;
+            }
+            if !is_sound {
+                moved.presentation = moved.presentation.max(self.at);
+                moved.decode = if begun_at < from { moved.decode.max(self.at) } else { moved.decode };
+            }
+            push(moved, builder, left)?;
         }
         Ok(())
     }
+}
+
+/// Adds a sample: nothing is decoded before what comes before it.
+fn push(entry: Entry, builder: &mut Builder, left: &mut u64) -> Result<()> {
+    let decode = entry.decode.min(entry.presentation);
+    let decode = decode.max(builder.last_decode().min(entry.presentation));
+    builder.push(Entry { decode, ..entry }, left)
 }
 
 #[cfg(test)]
@@ -189,9 +219,9 @@ mod tests {
     fn what_is_cut_away_at_the_beginning_is_not_shown_and_pictures_begin_with_a_key_frame() {
         let (all, end) = shown(&[(2000, Some(800), 1)], pictures(100));
         assert_eq!((all.len(), all[0], end), (50, (0, 20), 2000));
+        // The pictures before its beginning that others need come at once.
         let (all, _) = shown(&[(2000, Some(840), 1)], pictures(100));
-        assert_eq!(all[0], (360, 30));
-        // Without a key frame in it nothing could be shown: so it begins with the one before.
+        assert_eq!((all[0], all[1], all[2], all[11], all.len()), ((0, 20), (0, 21), (40, 22), (400, 31), 51));
         let (all, _) = shown(&[(200, Some(840), 1)], pictures(100));
         assert_eq!((all[0], all[1], all[2], all.len()), ((0, 20), (0, 21), (40, 22), 6));
     }
@@ -209,8 +239,7 @@ mod tests {
     }
 
     /// Pictures of which two are decoded after each key frame and seen before it, as open groups of pictures have them.
-    #[test]
-    fn pictures_that_need_what_was_cut_away_are_not_shown() {
+    fn open_groups() -> Index {
         let mut builder = Builder::default();
         for number in 0..30 {
             let place = number % 10;
@@ -220,10 +249,30 @@ mod tests {
             let entry = Entry { at: 10 * number as u64, bytes: 10, decode, presentation: seen, is_sync };
             builder.push(entry, &mut SAMPLES_MAX.clone()).expect("room");
         }
-        let index = builder.finish(Some(40)).expect("samples");
-        // The cut lies between the pictures before the second key frame, so they are in the part.
-        let (all, _) = shown(&[(600, Some(400), 1)], index);
-        assert_eq!((all[0], all[1].1, all.len()), ((80, 10), 13, 8 + 5));
+        builder.finish(Some(40)).expect("samples")
+    }
+
+    #[test]
+    fn pictures_that_need_what_was_cut_away_are_not_shown() {
+        // The cut lies between a key frame and the pictures that are decoded after it and seen before.
+        let (all, _) = shown(&[(600, Some(480), 1)], open_groups());
+        assert_eq!((all[0], all[1], all.len()), ((0, 10), (40, 13), 15));
+        // A track's first key frame has nothing before it.
+        let (all, _) = shown(&[(600, Some(0), 1)], open_groups());
+        assert_eq!((all[0], all[1]), ((80, 0), (120, 3)));
+    }
+
+    #[test]
+    fn all_pictures_of_a_part_are_shown_with_what_they_need_at_its_edges() {
+        // From the two pictures before the second key frame to the one before the third: each edge is before its key frame.
+        let (all, end) = shown(&[(440, Some(400), 1)], open_groups());
+        let numbers =
+            |time: i64| all.iter().filter(move |one| one.0 == time).map(|one| one.1).collect::<Vec<_>>();
+        assert_eq!(
+            (numbers(0), numbers(40), numbers(80)),
+            (vec![0, 3, 4, 5, 6, 7, 8, 9, 11], vec![12], vec![10])
+        );
+        assert_eq!((numbers(400), numbers(440), end), (vec![21], vec![20], 440));
     }
 
     #[test]
