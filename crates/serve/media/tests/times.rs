@@ -144,6 +144,45 @@ fn all_that_an_edit_list_shows_is_sent_with_what_it_needs() {
     }
 }
 
+/// The same film with delays from decoding to presentation that are all less, in tables without a sign.
+fn with_negative_delays(file: &Path, name: &[u8; 4], first: usize, step: usize, less: u32) -> Vec<u8> {
+    let mut content = std::fs::read(file).expect("a film");
+    let mut from = 0;
+    while let Some(at) = content[from..].windows(4).position(|four| four == name).map(|at| from + at) {
+        let count = u32::from_be_bytes(content[at + 8..at + 12].try_into().expect("four bytes"));
+        for place in (0..count as usize).map(|number| at + first + number * step) {
+            let delay = u32::from_be_bytes(content[place..place + 4].try_into().expect("four bytes"));
+            content[place..place + 4].copy_from_slice(&delay.wrapping_sub(less).to_be_bytes());
+        }
+        content[at + 4] = 0;
+        from = at + 4;
+    }
+    content
+}
+
+#[test]
+fn pictures_may_be_seen_before_they_are_decoded_in_tables_of_any_version() {
+    let Some(folder) = folder("pictures_may_be_seen_before_they_are_decoded_in_tables_of_any_version") else {
+        return;
+    };
+    let film = folder.encode(2, "-map 0:v -c:v libx264 -bf 3 -g 25 -pix_fmt yuv420p", "a.mp4");
+    let flags = "-c copy -use_editlist 0 -movflags";
+    let whole = folder.convert(&film, &format!("{flags} +faststart"), "whole.mp4");
+    // Each sample of a run has its length and its delay.
+    let parts = folder.convert(&film, &format!("{flags} +frag_keyframe+empty_moov"), "parts.mp4");
+    for (file, name, first, step) in [(whole, b"ctts", 16, 8), (parts, b"trun", 24, 8)] {
+        let (plain, less) = (open(&file), 2 * 512);
+        let content = with_negative_delays(&file, name, first, step, less);
+        let media = Media::read(&content).expect("a film");
+        let times = |media: &Media| -> Vec<i64> {
+            let first = entries(media, 0)[0].presentation;
+            entries(media, 0).iter().map(|one| one.presentation - first).collect()
+        };
+        assert_eq!(times(&media), times(&plain));
+        assert_eq!(media.duration_ns(), plain.duration_ns());
+    }
+}
+
 #[test]
 fn sound_before_the_first_picture_is_sent() {
     let Some(folder) = folder("sound_before_the_first_picture_is_sent") else { return };

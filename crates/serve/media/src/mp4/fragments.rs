@@ -3,6 +3,7 @@
 use mp4_atom::{Tfdt, Tfhd, Trex, Trun};
 
 use super::boxes::{Boxes, decode};
+use super::table::delay;
 use super::{Movie, find_in};
 use crate::error::{Error, Result};
 use crate::index::{Entry, spend};
@@ -57,7 +58,7 @@ pub(super) fn read(
                 };
                 let step = lengths.step(sample.duration);
                 let decode = draft.next_decode;
-                let presentation = decode.saturating_add(sample.cts.unwrap_or_default());
+                let presentation = decode.saturating_add(sample.cts.map_or(0, delay));
                 let is_sync = lengths.flags(sample.flags) & IS_NO_SYNC == 0;
                 draft.next_decode = decode.saturating_add(step);
                 if draft.served.takes(description, at) {

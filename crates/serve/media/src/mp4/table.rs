@@ -26,7 +26,7 @@ pub(super) fn read(
     let durations: Stts = required(table, b"stts", "a track has no table of durations (stts)")?;
     let mut durations = runs(durations.entries.iter().map(|run| (run.sample_count, run.sample_delta.into())));
     let delays: Ctts = optional(table, b"ctts")?.unwrap_or_default();
-    let mut delays = runs(delays.entries.iter().map(|run| (run.sample_count, run.sample_offset)));
+    let mut delays = runs(delays.entries.iter().map(|run| (run.sample_count, delay(run.sample_offset))));
     let syncs: Option<Stss> = optional(table, b"stss")?;
     let mut syncs = syncs.as_ref().map(|syncs| syncs.entries.iter().copied().peekable());
     let mut places = Places::read(table)?;
@@ -200,6 +200,11 @@ impl Places {
         }
         Ok(())
     }
+}
+
+/// From decoding to presentation. Old writers of QuickTime put negative ones into tables whose version has none.
+pub(super) fn delay(told: i64) -> i64 {
+    i64::from(told as i32)
 }
 
 /// The value of each sample, where a table has values for so many in a row.
