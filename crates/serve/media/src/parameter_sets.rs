@@ -1,31 +1,57 @@
 //! Decoder configuration records (ISO/IEC 14496-15, 5.3.3 and 8.3.3; AV1 in ISO base media files), as MP4 and Matroska have them.
+//!
+//! Some writers put bytes after a record of H.264, or cut one of H.265 at its end. So a record tells the sets that are whole in it;
+//! those that it lacks are looked for in samples.
 
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
-use mp4_atom::{Atom, Av1c, Avcc, Hvcc};
+use mp4_atom::{Atom, Av1c};
 
 /// What an AVCDecoderConfigurationRecord says; `None` if it is none.
-pub(crate) fn h264(mut record: &[u8]) -> Option<(Codec, Format)> {
-    let record = Avcc::decode_body(&mut record).ok()?;
-    let (sps, pps) = (record.sequence_parameter_sets, record.picture_parameter_sets);
-    Some((Codec::H264 { sps, pps }, Format::H264(Framing::Lengths(record.length_size))))
+pub(crate) fn h264(record: &[u8]) -> Option<(Codec, Format)> {
+    let &[1, _, _, _, lengths, count, ref rest @ ..] = record else { return None };
+    let mut rest = rest;
+    let sps = sets(&mut rest, (count & 0x1F).into());
+    let count = rest.split_off_first().copied().unwrap_or_default();
+    let pps = sets(&mut rest, count.into());
+    Some((Codec::H264 { sps, pps }, Format::H264(Framing::Lengths((lengths & 3) + 1))))
 }
 
 /// What an HEVCDecoderConfigurationRecord says; `None` if it is none.
-pub(crate) fn h265(mut record: &[u8]) -> Option<(Codec, Format)> {
+pub(crate) fn h265(record: &[u8]) -> Option<(Codec, Format)> {
     const VPS: u8 = 32;
-    let record = Hvcc::decode_body(&mut record).ok()?;
+    const LENGTHS_AT: usize = 21;
+    let lengths = record.get(LENGTHS_AT)?;
+    let (&arrays, mut rest) = record[LENGTHS_AT + 1..].split_first()?;
     let [mut vps, mut sps, mut pps] = [const { Vec::new() }; 3];
-    for array in record.arrays {
-        match array.nal_unit_type.wrapping_sub(VPS) {
-            0 => vps.extend(array.nalus),
-            1 => sps.extend(array.nalus),
-            2 => pps.extend(array.nalus),
+    for _ in 0..arrays {
+        let &[kind, high, low, ref array @ ..] = rest else { break };
+        rest = array;
+        let array = sets(&mut rest, u16::from_be_bytes([high, low]));
+        match (kind & 0x3F).wrapping_sub(VPS) {
+            0 => vps.extend(array),
+            1 => sps.extend(array),
+            2 => pps.extend(array),
             _ => {}
         }
     }
-    let framing = Framing::Lengths(record.length_size_minus_one + 1);
-    Some((Codec::H265 { vps, sps, pps }, Format::H265(framing)))
+    Some((Codec::H265 { vps, sps, pps }, Format::H265(Framing::Lengths((lengths & 3) + 1))))
+}
+
+/// So many sets with their lengths before them, as far as they are whole.
+fn sets(rest: &mut &[u8], count: u16) -> Vec<Vec<u8>> {
+    let mut sets = Vec::new();
+    for _ in 0..count {
+        let &[high, low, ref set @ ..] = *rest else { break };
+        let Some((set, after)) = set.split_at_checked(u16::from_be_bytes([high, low]).into()) else {
+            // What is left of it is no other set.
+            *rest = &[];
+            break;
+        };
+        sets.push(set.to_vec());
+        *rest = after;
+    }
+    sets
 }
 
 /// AV1 by its AV1CodecConfigurationRecord (AV1 in ISO base media files, 2.3.3).

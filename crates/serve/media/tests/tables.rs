@@ -115,6 +115,47 @@ fn described(entries: &[Vec<u8>]) -> Vec<u8> {
     [table(data), make(b"mdat", &bytes)].concat()
 }
 
+#[test]
+fn a_track_plays_with_stray_bytes_in_its_boxes() {
+    let whole = Media::read(&described(&[pictures(64, 1)])).expect("a film");
+    let told = |media: &Media| media.tracks()[0].codec.clone();
+    for stray in 1..4 {
+        let mut entry = pictures(64, 1);
+        // The lengths of the entry and of the record in it.
+        entry[3] += stray;
+        entry[89] += stray;
+        entry.extend(vec![0xFF; stray.into()]);
+        let media = Media::read(&described(&[entry])).expect("a film");
+        assert_eq!(told(&media), told(&whole));
+    }
+    // A name of a handler that is not text.
+    let mut content = described(&[pictures(64, 1)]);
+    let at = content.windows(4).position(|four| four == b"vide").expect("a handler");
+    content[at + 16] = 0xFC;
+    assert_eq!(told(&Media::read(&content).expect("a film")), told(&whole));
+}
+
+#[test]
+fn a_record_of_h265_that_is_cut_tells_the_sets_that_are_whole() {
+    let Some(folder) = folder("a_record_of_h265_that_is_cut_tells_the_sets_that_are_whole") else { return };
+    let film = folder.encode(1, &format!("-map 0:v {H265} -tag:v hvc1"), "a.mp4");
+    let mut content = std::fs::read(&film).expect("a film");
+    let whole = Media::read(&content).expect("a film");
+    let at = content.windows(4).position(|four| four == b"hvcC").expect("a record");
+    let bytes = u32::from_be_bytes(content[at - 4..at].try_into().expect("four bytes"));
+    let end = at - 4 + bytes as usize;
+    // The last byte is another box's, which is none.
+    content[at - 4..at].copy_from_slice(&(bytes - 1).to_be_bytes());
+    content[end - 1] = 0;
+    let media = Media::read(&content).expect("a film");
+    let sets = |media: &Media| match &media.tracks()[0].codec {
+        Codec::H265 { vps, sps, .. } => (vps.clone(), sps.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((sets(&media), sets(&media).1.len()), (sets(&whole), 1));
+    assert_eq!(entries(&media, 0).len(), entries(&whole, 0).len());
+}
+
 /// The samples as they are sent.
 fn sent(file: &[u8], media: Media) -> Vec<Vec<u8>> {
     let plan = Arc::new(media).plan(&[0], 0);

@@ -12,7 +12,7 @@ mod fragments;
 mod table;
 
 use forebay_rtsp::packetise::Format;
-use mp4_atom::{Hdlr, Mdhd, Mvhd};
+use mp4_atom::{Mdhd, Mvhd};
 
 use crate::error::{Error, Result};
 use crate::index::{Builder, samples_max};
@@ -291,8 +291,9 @@ fn read_track(
     file_bytes: u64,
     samples_left: &mut u64,
 ) -> Result<Result<Draft, Unserved>> {
-    let handler = find_in::<Hdlr>(track, &[b"mdia", b"hdlr"]);
-    let is_handled_as = |name: &[u8; 4]| handler.as_ref().is_some_and(|one| one.handler == (*name).into());
+    // A name follows, in any coding (8.4.3), which mp4-atom wants to be UTF-8.
+    let handler = within(track, &[b"mdia", b"hdlr"]).and_then(|handler| handler.get(8..12));
+    let is_handled_as = |name: &[u8; 4]| handler == Some(name);
     let is_sound = is_handled_as(b"soun");
     let is_played = is_sound || is_handled_as(b"vide");
     let table = within(track, &[b"mdia", b"minf", b"stbl"]).unwrap_or_default();
