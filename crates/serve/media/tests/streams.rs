@@ -64,6 +64,23 @@ fn check(folder: &Folder, path: &Path, filters: &[&str]) -> Arc<Media> {
 const ADTS: &str = "-bsf:a aac_adtstoasc";
 
 #[test]
+fn packets_of_opus_are_sent_without_the_headers_before_them() {
+    let Some(folder) = folder("packets_of_opus_are_sent_without_the_headers_before_them") else { return };
+    for channels in [1, 2, 6] {
+        let film = folder.encode(3, &format!("{H264} -c:a libopus -ac {channels}"), "a.mkv");
+        let path = folder.convert(&film, "-c copy", "a.ts");
+        let (plain, media) = (open(&film), Arc::new(open(&path)));
+        assert_eq!(media.tracks()[1].codec, plain.tracks()[1].codec, "{:?}", media.left_out());
+        let samples = sent(&std::fs::read(&path).expect("a file"), &media, 1);
+        let expected = payload(&folder, &film, "0:1", "");
+        assert!(samples.iter().flat_map(|(_, bytes)| bytes).eq(&expected), "{channels} channels");
+        let is_next =
+            |two: &[(Sample, Vec<u8>)]| two[1].0.presentation_ns - two[0].0.presentation_ns == 20_000_000;
+        assert!(samples.windows(2).all(is_next) && samples.len() > 140, "{} packets", samples.len());
+    }
+}
+
+#[test]
 fn streams_are_tracks() {
     let Some(folder) = folder("streams_are_tracks") else { return };
     let aac = folder.encode(2, &format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "aac.ts");

@@ -1,11 +1,12 @@
-//! Frames of sound: AAC with ADTS headers, MPEG audio, AC-3 and E-AC-3. Their headers tell where the next one begins, wherever
-//! packets end.
+//! Frames of sound: AAC with ADTS headers, MPEG audio, AC-3 and E-AC-3, and Opus with control headers. Their headers tell where the
+//! next one begins, wherever packets end.
 
 use std::mem::discriminant;
 
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
 
+use super::opus;
 use super::times::{CLOCK_RATE, Pes};
 use super::{Closing, Piece};
 use crate::error::{Error, Result};
@@ -20,7 +21,13 @@ pub(super) enum Sort {
     MpegAudio,
     /// Of either kind, which the frames tell.
     Ac3,
+    Opus {
+        channels: u8,
+    },
 }
+
+/// The longest header, as far as it is looked at.
+const HEADER_BYTES_MAX: usize = 16;
 
 /// What a header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +45,19 @@ impl Sort {
     /// Whose frames bytes begin with: one, and the beginning of another as far as there are bytes.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         [Self::Adts, Self::MpegAudio, Self::Ac3].into_iter().find(|sort| {
-            let wanted = sort.header_bytes();
+            let wanted = sort.header_bytes(&[]);
             let parse = |at: usize| sort.parse(bytes.get(at..at + wanted)?);
             parse(0).is_some_and(|first| bytes.len() < first.bytes + wanted || parse(first.bytes).is_some())
         })
     }
 
-    fn header_bytes(self) -> usize {
+    /// How long a header is, as far as it is looked at, which its first bytes may tell.
+    fn header_bytes(self, begin: &[u8]) -> usize {
         match self {
             Self::Adts => adts::HEADER_BYTES,
             Self::MpegAudio => mpeg_audio::HEADER_BYTES,
             Self::Ac3 => ac3::HEADER_BYTES,
+            Self::Opus { .. } => opus::header_bytes(begin).min(HEADER_BYTES_MAX),
         }
     }
 
@@ -78,6 +87,11 @@ impl Sort {
                 let header = ac3::Header::parse(bytes.try_into().ok()?)?;
                 let (rate, samples, bytes) = (header.rate, header.samples, header.bytes);
                 Some(Header { codec: header.codec(), rate, samples, skipped: 0, bytes })
+            }
+            Self::Opus { channels } => {
+                let opus::Header { skipped, bytes, samples } = opus::Header::parse(bytes)?;
+                let codec = opus::codec(channels)?;
+                Some(Header { codec, rate: opus::RATE, samples, skipped, bytes })
             }
         }
     }
@@ -144,6 +158,9 @@ impl Frames {
             let Some(current) = &mut self.current else {
                 self.take_header_byte(byte, at);
                 (at, rest) = (at + 1, &rest[1..]);
+                if self.current.as_ref().is_some_and(|current| current.passed == current.header.bytes) {
+                    self.end(at, samples_left)?;
+                }
                 continue;
             };
             let is_before = current.passed < current.header.skipped;
@@ -166,16 +183,18 @@ impl Frames {
             self.header_time = self.told.take();
         }
         self.header.push((byte, at));
-        let wanted = self.sort.header_bytes();
+        let mut bytes = [0; HEADER_BYTES_MAX];
+        bytes.iter_mut().zip(&self.header).for_each(|(to, (byte, _))| *to = *byte);
+        let wanted = self.sort.header_bytes(&bytes[..self.header.len()]);
         if self.header.len() < wanted {
             return;
         }
-        let mut bytes = [0; 8];
-        bytes.iter_mut().zip(&self.header).for_each(|(to, (byte, _))| *to = *byte);
-        match self.sort.parse(&bytes[..wanted]).filter(|header| header.bytes > wanted.max(header.skipped)) {
+        let header = self.sort.parse(&bytes[..wanted]);
+        let passed = self.header.len();
+        match header.filter(|header| header.bytes >= passed && header.bytes > header.skipped) {
             Some(header) => {
-                let begin = (header.skipped == 0).then(|| self.header[0].1);
-                self.current = Some(Current { header, time: self.header_time, passed: wanted, begin });
+                let begin = self.header.get(header.skipped).map(|(_, at)| *at);
+                self.current = Some(Current { header, time: self.header_time, passed, begin });
                 self.header.clear();
             }
             None => {

@@ -11,6 +11,7 @@
 
 mod duration;
 mod frames;
+mod opus;
 mod picture_times;
 mod pictures;
 mod start_codes;

@@ -37,6 +37,7 @@ impl Coding {
             Self::Sound(Sort::Adts) => "AAC",
             Self::Sound(Sort::MpegAudio) => "MPEG audio",
             Self::Sound(Sort::Ac3) => "AC-3",
+            Self::Sound(Sort::Opus { .. }) => "Opus",
             Self::Klv { .. } => "KLV",
             Self::Private => "private data",
         }
@@ -206,11 +207,14 @@ impl Program {
     }
 }
 
-/// Tags of descriptors: registration, language (2.6), and AC-3 and E-AC-3 (ETSI EN 300 468, annex D).
+/// Tags of descriptors: registration, language (2.6), AC-3 and E-AC-3 (ETSI EN 300 468, annex D), and one that another tag follows.
 const REGISTRATION: u8 = 0x05;
 const LANGUAGE: u8 = 0x0A;
 const AC3: u8 = 0x6A;
 const EAC3: u8 = 0x7A;
+const EXTENSION: u8 = 0x7F;
+/// What follows the latter before the channels of Opus.
+const OPUS: u8 = 0x80;
 
 /// By the type of a stream (table 2-34) and what describes it; else its name.
 fn coding(kind: u8, descriptors: &[u8]) -> Result<Coding, String> {
@@ -224,6 +228,10 @@ fn coding(kind: u8, descriptors: &[u8]) -> Result<Coding, String> {
         // As ATSC, Blu-ray discs and others number them.
         (0x81 | 0x84 | 0x87 | 0xA1, _) => Ok(Coding::Sound(Sort::Ac3)),
         (0x06, Some(b"AC-3" | b"EAC3")) => Ok(Coding::Sound(Sort::Ac3)),
+        (0x06, Some(b"Opus")) => match descriptor(descriptors, EXTENSION) {
+            Some(&[OPUS, channels @ 1..=8, ..]) => Ok(Coding::Sound(Sort::Opus { channels })),
+            _ => Err("Opus in streams of its own order".to_owned()),
+        },
         (0x06, Some(b"KLVA")) => Ok(Coding::Klv { has_cells: false }),
         (0x15, Some(b"KLVA") | None) => Ok(Coding::Klv { has_cells: true }),
         (0x06, _) if has(AC3) || has(EAC3) => Ok(Coding::Sound(Sort::Ac3)),

@@ -124,7 +124,7 @@ impl Lasting {
 }
 
 /// RFC 6716, section 3.1: the frames of a packet, at 48 kHz.
-fn opus_ticks(begin: &[u8]) -> i64 {
+pub(crate) fn opus_ticks(begin: &[u8]) -> i64 {
     let &[first, ref rest @ ..] = begin else { return 0 };
     let frame = match first >> 3 {
         mode @ 0..12 => [480, 960, 1920, 2880][usize::from(mode & 3)],

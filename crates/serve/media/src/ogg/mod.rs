@@ -20,6 +20,7 @@ use crate::media::{Carriage, Found, Track};
 use crate::packing::{OggPage, Packing};
 use crate::source::Source;
 use crate::time::TimeBase;
+pub(crate) use headers::opus_ticks;
 use headers::{Headers, Lasting, Taken};
 
 /// More than any film has.
