@@ -36,7 +36,11 @@ fn suited(source: &mut Source, mut track: Track) -> Result<Result<Track, String>
         return Ok(Ok(track));
     }
     let Some(entry) = track.index().next(&mut Cursor::default()) else { return Ok(Ok(track)) };
-    let sample = source.copy(entry.at, entry.bytes.min(SAMPLE_BYTES_MAX).into(), "the first picture")?;
+    let (range, packing) = track.packed(&entry);
+    let bytes = (range.end - range.start).min(SAMPLE_BYTES_MAX.into());
+    let mut sample = source.copy(range.start, bytes, "the first picture")?;
+    let sent_bytes = packing.unpack(&mut sample);
+    sample.truncate(sent_bytes);
     match &mut track.codec {
         Codec::Jpeg => {
             if let Err(unfit) = jpeg::check(&sample) {

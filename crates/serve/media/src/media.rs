@@ -71,6 +71,11 @@ pub(crate) enum Carriage {
         /// From where in the file on samples have which description, in the order of the file.
         places: Vec<(u64, u16)>,
     },
+    /// Each without its first bytes, which all of them have.
+    Stripped {
+        /// Those bytes.
+        begin: Vec<u8>,
+    },
     /// In packets of a transport stream, with those of others between them.
     Packets {
         /// Which packets.
@@ -98,7 +103,7 @@ impl Carriage {
     pub fn runs(&self) -> Option<&[u64]> {
         match self {
             Self::Packets { runs, .. } | Self::Pages { runs, .. } => Some(runs),
-            Self::Whole | Self::Reversed { .. } | Self::Described { .. } => None,
+            Self::Whole | Self::Reversed { .. } | Self::Described { .. } | Self::Stripped { .. } => None,
         }
     }
 
@@ -261,22 +266,31 @@ impl Track {
     /// What is to be read of the file for a sample, and what is to be done with that before it is sent.
     pub fn packed(&self, entry: &Entry) -> (Range<u64>, Packing) {
         let end = entry.at + u64::from(entry.bytes);
-        if let Carriage::Described { sets, places } = &self.carriage
-            && entry.is_sync
-            && let Some((_, number)) = places[..places.partition_point(|place| place.0 <= entry.at)].last()
-            && let Some(sets) = sets.get(usize::from(*number))
-            // What is before the sample makes room. At the beginning of a file there are its first boxes.
-            && let Some(begin) = entry.at.checked_sub(sets.len() as u64)
+        // What is before the sample makes room. At the beginning of a file there are its first boxes or elements.
+        if let Some(first) = self.sent_before(entry)
+            && let Some(begin) = entry.at.checked_sub(first.len() as u64)
         {
-            return (begin..end, Packing::After { sets: sets.as_slice().into() });
+            return (begin..end, Packing::After { first: first.into() });
         }
         (entry.at..end, self.packing(entry.at))
+    }
+
+    /// What is sent before what the file has of a sample.
+    fn sent_before(&self, entry: &Entry) -> Option<&[u8]> {
+        match &self.carriage {
+            Carriage::Stripped { begin } => Some(begin),
+            Carriage::Described { sets, places } if entry.is_sync => {
+                let (_, number) = places[..places.partition_point(|place| place.0 <= entry.at)].last()?;
+                sets.get(usize::from(*number)).map(Vec::as_slice)
+            }
+            _ => None,
+        }
     }
 
     /// What is to be done with a sample that begins at `at` before it is sent.
     fn packing(&self, at: u64) -> Packing {
         match &self.carriage {
-            Carriage::Whole | Carriage::Described { .. } => Packing::Plain,
+            Carriage::Whole | Carriage::Described { .. } | Carriage::Stripped { .. } => Packing::Plain,
             Carriage::Reversed { bytes } => Packing::Reversed { bytes: *bytes },
             Carriage::Packets { pid, moved, stride, runs } => {
                 let moves = moved.partition_point(|(from, _)| *from <= at);

@@ -25,8 +25,8 @@ pub enum Packing {
     },
     /// Others come before it, for which as many bytes before it have been read.
     After {
-        /// Parameter sets, as they are sent.
-        sets: Arc<[u8]>,
+        /// Such as parameter sets, as they are sent.
+        first: Arc<[u8]>,
     },
     /// Pieces in packets of a transport stream, with those of others between them.
     Packets {
@@ -55,9 +55,9 @@ impl Packing {
                 bytes.chunks_exact_mut(usize::from(count).max(1)).for_each(<[u8]>::reverse);
                 bytes.len()
             }
-            Self::After { ref sets } => {
-                let count = sets.len().min(bytes.len());
-                bytes[..count].copy_from_slice(&sets[..count]);
+            Self::After { ref first } => {
+                let count = first.len().min(bytes.len());
+                bytes[..count].copy_from_slice(&first[..count]);
                 bytes.len()
             }
             Self::Packets { pid, stride, first } => gather(bytes, pid, stride.into(), first.into()),

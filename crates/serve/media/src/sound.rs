@@ -28,6 +28,18 @@ pub(crate) fn aac(config: Vec<u8>) -> Option<Codec> {
     (clock_rate > 0).then_some(Codec::Aac { config, clock_rate, channels })
 }
 
+/// AAC by what its container says of it: how it is coded (ISO/IEC 14496-3, table 1.17), samples per second, and channels.
+pub(crate) fn aac_of(object: u8, rate: u32, channels: u8) -> Option<Codec> {
+    let index = RATES.iter().position(|one| *one == rate)? as u16;
+    // Eight channels are number 7, which has a subwoofer too.
+    let channels = match channels {
+        1..=6 => channels,
+        8 => 7,
+        _ => return None,
+    };
+    aac((u16::from(object) << 11 | index << 7 | u16::from(channels) << 3).to_be_bytes().to_vec())
+}
+
 /// Opus of one or two channels (RFC 7587, section 7), or of as many as `streams` have.
 pub(crate) fn opus(channels: u8, streams: Option<OpusStreams>) -> Option<(Codec, Format)> {
     let codec = match (channels, streams) {
@@ -103,5 +115,7 @@ mod tests {
         assert_eq!(told(&[0x17, 0x80, 0x5D, 0xC0, 0x38]), Some((48_000, 8)));
         assert_eq!(told(&[0x16, 0x90]), None);
         assert_eq!(told(&[0x12]), None);
+        assert_eq!(aac_of(2, 44_100, 2), aac(vec![0x12, 0x10]));
+        assert_eq!((aac_of(2, 44_000, 2), aac_of(2, 44_100, 7)), (None, None));
     }
 }

@@ -19,7 +19,7 @@ use crate::media::{Carriage, Found, Media, Track};
 use crate::time::TimeBase;
 
 /// Another one whenever the header, a codec, a format or an index is written otherwise.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -106,10 +106,13 @@ mod tests {
             Track::new(codec, format, Some("deu".to_owned()), time_base, index).carried(carriage)
         };
         let described = Carriage::Described { sets: vec![vec![1]], places: vec![(7, 0)] };
+        let stripped = Carriage::Stripped { begin: vec![11, 119] };
         let packets =
             Carriage::Packets { pid: 256, moved: vec![(900, 257)], stride: 192, runs: [4, 900].into() };
         let media = Media {
-            tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, described, packets].map(track).into(),
+            tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, described, stripped, packets]
+                .map(track)
+                .into(),
             left_out: vec!["text".to_owned()],
             recorded_ns: Some(9),
             is_final: true,
@@ -124,13 +127,14 @@ mod tests {
             r#""Whole""#,
             r#"{"Reversed":{"bytes":2}}"#,
             r#"{"Described":{"sets":[[1]],"places":[[7,0]]}}"#,
+            r#"{"Stripped":{"begin":[11,119]}}"#,
             r#"{"Packets":{"pid":256,"moved":[[900,257]],"stride":192}}"#,
         ];
         let tracks = tracks.map(track).join(",");
         let header = format!(
             r#"{{"tracks":[{tracks}],"runs":[4,900],"left_out":["text"],"recorded_ns":9,"is_final":true}}"#
         );
-        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 12])), (3, header.into()));
-        assert_eq!(bytes[bytes.len() - 12..], [3, 8, 8].repeat(4));
+        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 15])), (4, header.into()));
+        assert_eq!(bytes[bytes.len() - 15..], [3, 8, 8].repeat(5));
     }
 }

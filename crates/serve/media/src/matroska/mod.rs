@@ -12,7 +12,7 @@ use std::io::Cursor;
 
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::presentation::Codec;
-use matroska_demuxer::{ContentEncodingValue, MatroskaFile, TrackEntry};
+use matroska_demuxer::{ContentCompAlgo, ContentEncoding, ContentEncodingValue, MatroskaFile, TrackEntry};
 use memchr::memmem;
 
 use crate::damage::next_place;
@@ -36,6 +36,9 @@ const TRACKS_MAX: usize = 64;
 
 /// More than are appended to each other; each costs a look at its tracks.
 const SEGMENTS_MAX: usize = 1024;
+
+/// More than frames begin with that all frames of a track begin with.
+const STRIPPED_BYTES_MAX: usize = 64;
 
 /// From 1970 to 2001, where dates of files begin.
 const EPOCH_NS: u64 = 978_307_200_000_000_000;
@@ -283,14 +286,20 @@ impl Movie {
             let is_one_encrypted =
                 encodings.iter().any(|one| matches!(one.encoding(), ContentEncodingValue::Encryption(_)));
             is_encrypted |= is_one_encrypted;
-            if is_one_encrypted || !encodings.is_empty() {
+            let stripped = stripped(encodings);
+            if is_one_encrypted || stripped.is_none() {
                 let how = if is_one_encrypted { "encrypted" } else { "compressed by the container" };
                 movie.left_out.push(format!("{} that is {how}", track.codec_id()));
                 continue;
             }
-            match served(track) {
-                Some(coding) => movie.drafts.push(movie.draft(track, coding)),
-                None => {
+            match served(track).zip(stripped) {
+                // Numbers have no first bytes in common.
+                Some(((codec, format, Carriage::Whole), Some(begin))) => {
+                    let carriage = Carriage::Stripped { begin: begin.to_vec() };
+                    movie.drafts.push(movie.draft(track, (codec, format, carriage)));
+                }
+                Some((coding, None)) => movie.drafts.push(movie.draft(track, coding)),
+                _ => {
                     let phrase = format!("{}, which is no codec that can be served", track.codec_id());
                     movie.left_out.push(phrase);
                 }
@@ -358,6 +367,16 @@ fn told_ns(ticks: f64, scale_ns: u64) -> Option<u64> {
     (1.0..1e18).contains(&ns).then_some(ns as u64)
 }
 
+/// The first bytes of all frames, if they were taken out of them (RFC 9559, 5.1.4.1.31); `None` if something else was done to frames.
+fn stripped(encodings: &[ContentEncoding]) -> Option<Option<&[u8]>> {
+    const ONLY_FRAMES: u64 = 1;
+    let [encoding] = encodings else { return encodings.is_empty().then_some(None) };
+    let ContentEncodingValue::Compression(compression) = encoding.encoding() else { return None };
+    let begin = compression.settings().unwrap_or_default();
+    let is_stripped = compression.algo() == ContentCompAlgo::Stripping && encoding.scope() == ONLY_FRAMES;
+    (is_stripped && begin.len() <= STRIPPED_BYTES_MAX).then_some(Some(begin))
+}
+
 /// How a track is coded, sent, and laid in its file.
 type Coding = (Codec, Format, Carriage);
 
@@ -377,7 +396,11 @@ fn served(track: &TrackEntry) -> Option<Coding> {
         }
         "V_MJPEG" => (Codec::Jpeg, Format::Jpeg),
         "V_MS/VFW/FOURCC" => windows::pictures(private?)?,
-        "A_AAC" => (sound::aac(private?.to_vec())?, Format::Aac),
+        name if name == "A_AAC" || name.starts_with("A_AAC/") => {
+            let told = private.and_then(|config| sound::aac(config.to_vec()));
+            let codec = told.or_else(|| sound::aac_of(aac_object(name), rate()?, channels()?))?;
+            (codec, Format::Aac)
+        }
         "A_OPUS" => sound::opus(channels()?, private.and_then(sound::opus_streams))?,
         "A_VORBIS" => vorbis::codec(private?)?,
         "A_AC3" => ac3::codec(false, rate()?, channels()?),
@@ -391,4 +414,15 @@ fn served(track: &TrackEntry) -> Option<Coding> {
         _ => return None,
     };
     Some((codec, format, Carriage::Whole))
+}
+
+/// How AAC is coded by the old names of its codec, which have no configuration.
+fn aac_object(name: &str) -> u8 {
+    match name.split('/').nth(2) {
+        Some("MAIN") => 1,
+        Some("SSR") => 3,
+        Some("LTP") => 4,
+        // The decoder sees in the frames whether they have more (SBR).
+        _ => 2,
+    }
 }
