@@ -68,6 +68,8 @@ pub(crate) struct Opened {
     pub files: Vec<Arc<Indexed>>,
     /// What clients take for the beginning.
     pub origin_ns: u64,
+    /// What is to be told of the list itself, until it has been told.
+    remark: Mutex<Option<String>>,
 }
 
 /// Why there is nothing to play: for the client, and for the operator.
@@ -171,10 +173,10 @@ impl Catalog {
         let is_playlist = is_playlist(path);
         let streams = options.streams;
         let found = self.roots().find(path)?;
-        let files = if is_playlist {
+        let (files, remark) = if is_playlist {
             self.playlist(&found, streams, patience)?
         } else {
-            vec![self.index(&found, streams, patience)?]
+            (vec![self.index(&found, streams, patience)?], None)
         };
         let is_plain = !is_playlist && options == Options { streams, ..Options::default() };
         let is_wanted = |stage| match extent {
@@ -192,11 +194,15 @@ impl Catalog {
                 "{path}: its files differ in their tracks: encode them alike to play them as one"
             ),
         })?;
+        let end_ns = playlist.end_ns();
         let playlist = playlist.within(options.start_ns, options.end_ns).ok_or_else(|| Failure {
             status: Status::BadRequest,
-            sentence: format!(
-                "{path}: the key frame before the start comes after the end that the URL names"
-            ),
+            sentence: if options.start_ns >= end_ns {
+                let seconds = end_ns as f64 / 1e9;
+                format!("{path}: the start that the URL names comes after its end, at {seconds:.3} seconds")
+            } else {
+                format!("{path}: the key frame before the start comes after the end that the URL names")
+            },
         })?;
         let mut version = DefaultHasher::new();
         files.iter().for_each(|file| file.identity.hash(&mut version));
@@ -219,19 +225,21 @@ impl Catalog {
             playlist: Arc::new(playlist),
             files,
             origin_ns,
+            remark: Mutex::new(remark),
         }))
     }
 
-    /// The files that a playlist names, seen from where it lies.
+    /// The files that a playlist names, seen from where it lies, and what is to be told of it.
     fn playlist(
         &self,
         found: &Found,
         streams: Streams,
         patience: Patience,
-    ) -> Result<Vec<Arc<Indexed>>, NotOpened> {
+    ) -> Result<(Vec<Arc<Indexed>>, Option<String>), NotOpened> {
         let path = &found.path;
         let mut bytes = Vec::new();
         let list = found.file()?;
+        let is_long = list.metadata().is_ok_and(|list| list.len() > PLAYLIST_BYTES_MAX);
         list.take(PLAYLIST_BYTES_MAX).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
         let beside = found.rest.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut files = Vec::new();
@@ -254,7 +262,12 @@ impl Catalog {
             let sentence = format!("{path}: it names no files: write their paths into it, one a line");
             return Err(Failure { status: Status::UnsupportedMediaType, sentence }.into());
         }
-        Ok(files)
+        let is_cut = is_long || lines.len() > PLAYLIST_FILES_MAX;
+        let remark = is_cut.then(|| {
+            let served = files.len();
+            format!("{path}: only its first {served} files are served: a list may have {PLAYLIST_FILES_MAX}, in 1 MiB")
+        });
+        Ok((files, remark))
     }
 
     /// A file with its index, which others may have made already.
@@ -438,6 +451,12 @@ impl Opened {
         self.bytes_per_second_of(&tracks)
     }
 
+    /// What is not served of it, for the operator, once.
+    pub fn take_remarks(&self) -> impl Iterator<Item = String> {
+        let own = lock(&self.remark).take();
+        self.files.iter().filter_map(|file| file.take_remark()).chain(own)
+    }
+
     /// Of some tracks.
     pub fn bytes_per_second_of(&self, tracks: &[usize]) -> u64 {
         let rate = |track: &usize| self.presentation.tracks.get(*track)?.bits_per_second;
@@ -517,6 +536,30 @@ mod tests {
         assert!(failure.sentence.contains("2 other files"), "{}", failure.sentence);
         drop(playing);
         catalog.open("c.aac", "").expect("a file");
+    }
+
+    #[test]
+    fn a_list_of_too_many_files_is_told_of_once_and_no_file_begins_behind_its_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut frame = [0x21; 32];
+        frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC]);
+        std::fs::write(folder.path().join("a.aac"), frame.repeat(100)).expect("a file");
+        let catalog = Catalog::of(folder.path(), 2);
+        for (count, is_told) in [(PLAYLIST_FILES_MAX, false), (PLAYLIST_FILES_MAX + 1, true)] {
+            std::fs::write(folder.path().join("a.m3u"), "a.aac\n".repeat(count)).expect("a list");
+            let opened = catalog.open("a.m3u", "").expect("a list");
+            let told: Vec<String> = opened.take_remarks().collect();
+            let is_of_count = |told: &String| told.contains("only its first 1000 files are served");
+            assert_eq!((told.iter().any(is_of_count), opened.files.len()), (is_told, PLAYLIST_FILES_MAX));
+            assert_eq!(opened.take_remarks().count(), 0);
+        }
+        // It lasts for 2.3 seconds.
+        catalog.open("a.aac", "start=2.2").expect("the end of it");
+        for query in ["start=3", "start=3&end=4", "start=3&loop"] {
+            let failure = catalog.open("a.aac", query).err().expect("nothing is there");
+            assert_eq!(failure.status, Status::BadRequest, "{query}");
+            assert!(failure.sentence.contains("after its end, at 2.322 seconds"), "{}", failure.sentence);
+        }
     }
 
     #[test]

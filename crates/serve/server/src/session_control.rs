@@ -154,8 +154,7 @@ impl Serving {
         });
         let answer = match result {
             Ok(opened) => {
-                let remarks = opened.files.iter().filter_map(|file| file.take_remark());
-                remarks.for_each(|remark| self.log.say(clock::now_ns(), &remark));
+                opened.take_remarks().for_each(|remark| self.log.say(clock::now_ns(), &remark));
                 let presentation = opened.presentation.clone();
                 self.control.shown.insert(Arc::as_ptr(&presentation).addr(), opened);
                 Ok(Answer::Described(presentation))

@@ -134,10 +134,13 @@ impl Playlist {
     }
 
     /// Only the part from `start_ns`, or the last key frame before, to `end_ns`. Positions stay as they are. `None` if nothing
-    /// is left.
+    /// is left, or it ends before.
     pub fn within(mut self, start_ns: u64, end_ns: Option<u64>) -> Option<Self> {
         let tracks: Vec<usize> = (0..self.items[0].tracks().len()).collect();
-        self.start_ns = self.seek(&tracks, start_ns.min(self.end_ns.saturating_sub(1)));
+        if start_ns > 0 && start_ns >= self.end_ns {
+            return None;
+        }
+        self.start_ns = self.seek(&tracks, start_ns);
         self.end_ns = self.end_ns.min(end_ns.unwrap_or(u64::MAX));
         (self.start_ns < self.end_ns || end_ns.is_none()).then_some(self)
     }

@@ -82,8 +82,7 @@ impl Serving {
         let Some(id) = self.web.questions.remove(&question) else { return Some(result) };
         match result {
             Ok(opened) => {
-                let remarks = opened.files.iter().filter_map(|file| file.take_remark());
-                remarks.for_each(|remark| self.log.say(clock::now_ns(), &remark));
+                opened.take_remarks().for_each(|remark| self.log.say(clock::now_ns(), &remark));
                 self.screen(id, opened);
             }
             Err(Failure { status, sentence }) => {
