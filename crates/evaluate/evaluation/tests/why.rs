@@ -58,6 +58,29 @@ fn a_late_dependency_binds_and_is_told_by_its_own_name() {
     panic!("the dependency does not bind: {}", said.join("\n"));
 }
 
+#[test]
+fn a_dependency_is_asked_and_named_whatever_program_makes_the_load() {
+    let _turn = turn();
+    let dependency = format!("127.0.0.1:{}", late_server());
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/guests/evaluate/planted.py");
+    let load = "import sys, urllib.request; [urllib.request.urlopen(sys.argv[1]).read() for _ in range(20)]";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("experiment.toml");
+    let description = format!(
+        "title = \"t\"\nseconds = 0.3\nwarm_up = 0\n[any]\nname = \"asking\"\n\
+         server = [\"python3\", {program:?}, \"ask\", \"{{port}}\", \"{{dependency_port}}\"]\n\
+         dependency = {dependency:?}\nload = [\"python3\", \"-c\", {load:?}, \"http://127.0.0.1:{{port}}/\"]\n"
+    );
+    fs::write(&path, description).unwrap();
+    let options = Options::read(&path, &[]).unwrap();
+    let asked = WhyAsked { rounds: 1, only: vec![Resource::Dependency] };
+    let outcome = why(&options, &asked, &mut |_| ()).unwrap();
+    let table = outcome.table();
+    assert!(outcome.rows().iter().any(|row| row.runs == 2), "{table}");
+    let mut told = table.match_indices("127.0.0.1:");
+    assert!(told.all(|(place, _)| table[place..].starts_with(&dependency)), "{table}");
+}
+
 /// Doses of a server that reads a file of 1 MiB, past what is in memory: each is measured, or refused with its reason.
 #[test]
 fn every_dose_is_measured_or_refused_with_a_reason() {

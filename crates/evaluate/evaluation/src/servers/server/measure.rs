@@ -145,6 +145,16 @@ impl Bench<'_> {
 
     /// Loads a server that has started, and counts.
     pub(super) fn loaded(&self, trial: &Trial, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
+        let mut run = self.under_its_load(trial, target, at_rest)?;
+        let answers_s = target.dependency_answers_after_s();
+        run.figures.extend(answers_s.map(|seconds| Figure::new(DEPENDENCY_ANSWERS, "s", seconds)));
+        if let Some((proxy, dependency)) = target.proxy_address().zip(self.description.dependency()) {
+            run.behind_proxy(&proxy.to_string(), dependency);
+        }
+        Ok(run)
+    }
+
+    fn under_its_load(&self, trial: &Trial, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
         if let Load::Media { clients, media, .. } = trial.load {
             let mut viewers = gather(target.address(), clients, media).map_err(Error::Load)?;
             let view = |window: Window, stop: &AtomicBool| {
@@ -170,11 +180,6 @@ impl Bench<'_> {
                 let (answers, counts) = self.under_load(target, ask)?;
                 check_answered(&answers, &counts, self.description.seconds)?;
                 let mut run = of_clients(&answers, &counts, at_rest, self.description.seconds);
-                let answers_s = target.dependency_answers_after_s();
-                run.figures.extend(answers_s.map(|seconds| Figure::new(DEPENDENCY_ANSWERS, "s", seconds)));
-                if let Some((proxy, dependency)) = target.proxy_address().zip(self.description.dependency()) {
-                    run.behind_proxy(&proxy.to_string(), dependency);
-                }
                 if let Load::Documents { bytes, .. } = trial.load {
                     let documents = self.documents.map_or(0, |documents| documents.paths.len());
                     run.serving_of(documents as f64 * bytes as f64);
