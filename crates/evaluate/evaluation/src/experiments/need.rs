@@ -30,17 +30,18 @@ pub struct Knee {
 /// A limit that was too little, and the next one that was enough.
 type Bracket = (f64, f64);
 
-/// The knee below `used_bytes`, on one way by halves and on so many more down and up again. `enough` tells of a limit whether it is.
-/// `None` where all limits are enough, or none is.
+/// The knee below `used_bytes`, or above where that is too little; on one way by halves and on so many more down and up again.
+/// `enough` tells of a limit whether it is. `None` where all limits are enough, or none up to `most_bytes` is.
 ///
 /// # Errors
 /// Those of `enough`.
 pub fn knee<E>(
     used_bytes: f64,
+    most_bytes: f64,
     rounds: u16,
     mut enough: impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<Option<Knee>, E> {
-    let Some(top) = enough_above(used_bytes, &mut enough)? else { return Ok(None) };
+    let Some(top) = enough_above(used_bytes, most_bytes, &mut enough)? else { return Ok(None) };
     let Some(first) = bracket(top, DOWN, 1.0 + PRECISION, &mut enough)? else { return Ok(None) };
     let mut brackets = vec![first];
     for _ in 1..rounds {
@@ -68,16 +69,21 @@ pub fn least<E>(enough_bytes: f64, mut bears: impl FnMut(f64) -> Result<bool, E>
     Ok(found.map_or(LEAST_BYTES, |(_, high)| high))
 }
 
-/// `bytes`, or somewhat more where that is too little.
-fn enough_above<E>(bytes: f64, enough: &mut impl FnMut(f64) -> Result<bool, E>) -> Result<Option<f64>, E> {
-    let mut at = bytes;
-    for _ in 0..STEPS_MAX {
-        if enough(at)? {
-            return Ok(Some(at));
+/// `bytes`, or more where that is too little, up to `most_bytes`: each step is twice as large as the one before.
+fn enough_above<E>(
+    bytes: f64,
+    most_bytes: f64,
+    enough: &mut impl FnMut(f64) -> Result<bool, E>,
+) -> Result<Option<f64>, E> {
+    let (mut at, mut step) = (bytes, 2.0 * PRECISION);
+    while !enough(at)? {
+        if at >= most_bytes {
+            return Ok(None);
         }
-        at *= 1.0 + 2.0 * PRECISION;
+        at = (at * (1.0 + step)).min(most_bytes);
+        step *= 2.0;
     }
-    Ok(None)
+    Ok(Some(at))
 }
 
 /// Down from a limit that is enough by factors, then by halves until the two sides are `as_far` from each other.
@@ -129,13 +135,14 @@ mod tests {
     use super::*;
 
     const MIB: f64 = 1_048_576.0;
+    const MOST: f64 = 16_384.0 * MIB;
 
     #[test]
     fn the_knee_is_found_within_its_interval_wherever_it_is() {
         for need in [3.0, 16.3, 61.0, 64.0, 1024.0] {
-            for used in [1.0, 1.01, 1.7, 30.0] {
+            for used in [0.01, 0.4, 1.0, 1.01, 1.7, 30.0] {
                 let mut tries = 0;
-                let found = knee::<Infallible>(need * used * MIB, 3, |bytes| {
+                let found = knee::<Infallible>(need * used * MIB, MOST, 3, |bytes| {
                     tries += 1;
                     Ok(bytes >= need * MIB)
                 });
@@ -151,7 +158,7 @@ mod tests {
     fn what_differs_on_the_ways_down_and_up_is_in_the_interval() {
         // After too little memory it takes a tenth more until all is back.
         let mut is_short = false;
-        let found = knee::<Infallible>(40.0 * MIB, 3, |bytes| {
+        let found = knee::<Infallible>(40.0 * MIB, MOST, 3, |bytes| {
             let need = if is_short { 22.0 } else { 20.0 } * MIB;
             is_short = bytes < need;
             Ok(!is_short)
@@ -162,9 +169,9 @@ mod tests {
 
     #[test]
     fn a_program_that_needs_nothing_or_never_has_enough_has_no_knee() {
-        assert_eq!(knee::<Infallible>(64.0 * MIB, 3, |_| Ok(true)), Ok(None));
-        assert_eq!(knee::<Infallible>(64.0 * MIB, 3, |_| Ok(false)), Ok(None));
-        assert_eq!(knee(64.0 * MIB, 3, |_| Err("interrupted")), Err("interrupted"));
+        assert_eq!(knee::<Infallible>(64.0 * MIB, MOST, 3, |_| Ok(true)), Ok(None));
+        assert_eq!(knee::<Infallible>(64.0 * MIB, MOST, 3, |_| Ok(false)), Ok(None));
+        assert_eq!(knee(64.0 * MIB, MOST, 3, |_| Err("interrupted")), Err("interrupted"));
     }
 
     #[test]

@@ -123,9 +123,10 @@ const WORKS: f64 = 0.5;
 const IDLE_MAX: usize = 20;
 /// By so much answers may be later, and fewer.
 const BORNE: f64 = 1.1;
-/// With all memory the group has grown to its size where it grows by less than this share in a window, after so many at most.
+/// With all memory the group has grown to its size where it grows by less than this share in a window. One that grows evenly does
+/// so after about a hundred windows, and no group is waited for longer.
 const GROWN: f64 = 0.01;
-const GROWING_MAX: usize = 8;
+const GROWING_MAX: usize = 128;
 /// A program goes on that has not ended after so many windows.
 const GOES_ON: f64 = 10.0;
 /// Limits that are tried in fresh runs, each larger by this than the last; or by much where nothing works with it: to start may take
@@ -261,7 +262,7 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
 
     fn go(mut self, options: &NeedOptions) -> Result<(), Error> {
         let all = self.with_all()?;
-        let found = knee(all.used_bytes, options.rounds, |bytes| self.is_enough(bytes))?;
+        let found = knee(all.used_bytes, all_bytes(), options.rounds, |bytes| self.is_enough(bytes))?;
         self.condition.knee = found;
         let Some(knee) = found else { return Ok(()) };
         if all.rate <= 0.0 {
@@ -424,6 +425,32 @@ mod tests {
         assert_eq!((enough(99.0), enough(101.0)), (true, false));
         assert!(is_enough(&window(100.0, 0.01, 30.0), None));
         assert!(!is_enough(&window(100.0, 0.01, 33.0), None));
+    }
+
+    /// Reads a set of 1 GiB at random, a twentieth of it in a window.
+    struct Filling(f64);
+
+    impl Live for Filling {
+        fn limit(&mut self, _: u64) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn window(&mut self) -> Result<Window, Error> {
+            self.0 += (1024.0 * 1_048_576.0 - self.0) * 0.05;
+            Ok(Window { used_bytes: self.0, ..window(100.0, 0.01, 0.0) })
+        }
+    }
+
+    #[test]
+    fn a_set_that_is_read_little_by_little_is_waited_for_until_it_grows_little() {
+        let mut condition = Condition::new("set", String::new(), Rate::Computing);
+        let mut tell = |_| ();
+        let mut steps = Steps::new(1, &mut tell);
+        let mut start = |_| -> Result<Box<dyn Live>, Error> { Ok(Box::new(Filling(0.0))) };
+        let mut walk = Walk::new(&mut condition, &mut start, &mut steps);
+        let all = walk.with_all().unwrap();
+        assert!((0.8..1.0).contains(&(all.used_bytes / (1024.0 * 1_048_576.0))), "{all:?}");
+        assert!((20..60).contains(&walk.covering), "{}", walk.covering);
     }
 
     #[test]
