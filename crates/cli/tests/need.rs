@@ -103,7 +103,7 @@ fn a_user_measures_in_a_delegated_group() {
     let need = rows.iter().find(|row| row["metric"] == "need").unwrap_or_else(|| panic!("{said}"));
     let mebibytes = need["value"].as_f64().unwrap() / 1_048_576.0;
     assert!((7.8..9.0).contains(&mebibytes), "{said}");
-    assert_eq!(results["statements"][0]["kind"], "limit");
+    assert_eq!(results["statements"][0]["kind"], "conclusion");
 }
 
 #[test]

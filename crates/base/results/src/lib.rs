@@ -67,7 +67,9 @@ pub struct Statement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StatementKind {
-    /// What limits.
+    /// What was asked, answered in a sentence of its own.
+    Conclusion,
+    /// What limits: a name.
     Limit,
     /// Why that limits; the deciding reason stands first.
     Reason,

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::{
     aligned,
+    conclusions::{Conclusion, conclusions},
     limits::{Limit, limits},
     question::{Entry, Question, family, questions},
     results::{Key, Results, key},
@@ -24,6 +25,8 @@ pub(crate) struct Experiment<'a> {
     pub(crate) questions: Vec<Question<'a>>,
     /// What limits in how many conditions.
     pub(crate) limits: Vec<Limit>,
+    /// What follows, condition by condition.
+    pub(crate) conclusions: Vec<Conclusion>,
 }
 
 /// Runs of one experiment may have measured a small part again, such as what the machine can do at most: one in so many.
@@ -156,6 +159,7 @@ pub(crate) fn experiments(results: &Results) -> Vec<Experiment<'_>> {
             about,
             questions: questions(&group.entries),
             limits: limits(results, &group.runs, &group.entries),
+            conclusions: conclusions(results, &group.runs),
             runs: group.runs,
             entries: group.entries,
         }

@@ -8,6 +8,7 @@
 mod aligned;
 mod case;
 mod compare;
+mod conclusions;
 mod draw;
 mod experiment;
 mod export;

@@ -2,7 +2,7 @@
 
 use forebay_results::{Statement, StatementKind};
 
-use crate::{question::Entry, results::Results};
+use crate::{conclusions::named, question::Entry, results::Results};
 
 /// Something that limits.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +17,16 @@ pub(crate) struct Limit {
 
 /// The family of metrics that tells limits, where there are no statements.
 const FAMILY: &str = "limit/";
-/// A limit that is none.
-pub(crate) const NOTHING: &str = "nothing";
+/// A limit that is none, and one that is not known.
+const NOTHING: &str = "nothing";
+const NOT_KNOWN: &str = "not decidable";
+
+impl Limit {
+    /// Whether it is known that something limits.
+    pub(crate) fn is_known(&self) -> bool {
+        self.what != NOTHING && self.what != NOT_KNOWN
+    }
+}
 
 /// Of the runs of an experiment, the most frequent first. Statements tell more than rows.
 pub(crate) fn limits(results: &Results, runs: &[usize], entries: &[Entry]) -> Vec<Limit> {
@@ -58,10 +66,6 @@ fn is_reason_of(statement: &Statement, limit: &Statement) -> bool {
         && (&statement.subject, &statement.case) == (&limit.subject, &limit.case)
 }
 
-fn named(subject: &str, case: &str) -> String {
-    if case.is_empty() { subject.to_owned() } else { format!("{subject}, {case}") }
-}
-
 /// What else the runs of an experiment found, or could not decide: each once, with how often.
 pub(crate) fn remarks(results: &Results, runs: &[usize], kind: StatementKind) -> Vec<(String, usize)> {
     let mut remarks: Vec<(String, usize)> = Vec::new();
@@ -75,12 +79,27 @@ pub(crate) fn remarks(results: &Results, runs: &[usize], kind: StatementKind) ->
     remarks
 }
 
-/// What limits, in a sentence.
+/// What limits, in a sentence or two.
 pub(crate) fn sentence(limits: &[Limit]) -> Option<String> {
     let all: usize = limits.iter().map(|limit| limit.conditions.len()).sum();
-    let told = limits.iter().filter(|limit| limit.what != NOTHING).take(2).collect::<Vec<_>>();
+    let not_known: usize =
+        limits.iter().filter(|one| one.what == NOT_KNOWN).map(|one| one.conditions.len()).sum();
+    if all == not_known {
+        return (all > 0).then(|| match all {
+            1 => format!("It is not known what limits {}.", limits[0].conditions[0]),
+            all => format!("It is not known what limits in any of {all} conditions."),
+        });
+    }
+    let not_known = match not_known {
+        0 => String::new(),
+        number => format!(" In {number} it is not known."),
+    };
+    let told = limits.iter().filter(|limit| limit.is_known()).take(2).collect::<Vec<_>>();
     let Some(first) = told.first() else {
-        return (!limits.is_empty()).then(|| format!("Nothing limits in any of {all} conditions."));
+        let nothing: usize =
+            limits.iter().filter(|one| one.what == NOTHING).map(|one| one.conditions.len()).sum();
+        let of = if nothing == all { format!("any of {all}") } else { format!("{nothing} of {all}") };
+        return Some(format!("Nothing limits in {of} conditions.{not_known}"));
     };
     let each: Vec<String> = told
         .iter()
@@ -96,7 +115,7 @@ pub(crate) fn sentence(limits: &[Limit]) -> Option<String> {
         .collect();
     let why = if first.reason.is_empty() { String::new() } else { format!(" Why: {}.", first.reason) };
     let of = if all == 1 { String::new() } else { format!(", of {all} conditions") };
-    Some(format!("Limited by {}{of}.{why}", each.join(", by ")))
+    Some(format!("Limited by {}{of}.{why}{not_known}", each.join(", by ")))
 }
 
 #[cfg(test)]
@@ -137,5 +156,25 @@ mod tests {
         );
         assert_eq!(remarks(&results, &[0], StatementKind::Finding), [("accepts alone".to_owned(), 1)]);
         assert_eq!(sentence(&[]), None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_counted_and_no_limit() {
+        let limit = |what: &str, conditions: usize| {
+            let conditions = (0..conditions).map(|number| format!("nginx, {number} clients")).collect();
+            Limit { what: what.into(), conditions, reason: String::new() }
+        };
+        let said = |limits: &[Limit]| sentence(limits).unwrap();
+        assert_eq!(said(&[limit(NOT_KNOWN, 1)]), "It is not known what limits nginx, 0 clients.");
+        assert_eq!(said(&[limit(NOT_KNOWN, 3)]), "It is not known what limits in any of 3 conditions.");
+        assert_eq!(
+            said(&[limit(NOT_KNOWN, 3), limit("processor", 2)]),
+            "Limited by processor in 2, of 5 conditions. In 3 it is not known."
+        );
+        assert_eq!(
+            said(&[limit(NOT_KNOWN, 3), limit(NOTHING, 2)]),
+            "Nothing limits in 2 of 5 conditions. In 3 it is not known."
+        );
+        assert_eq!(said(&[limit(NOTHING, 2)]), "Nothing limits in any of 2 conditions.");
     }
 }

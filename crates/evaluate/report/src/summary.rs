@@ -10,7 +10,9 @@ use crate::{experiment::Experiment, limits, quantity::Quantity, question::told, 
 const SCATTER: f64 = 0.5;
 /// At most as many findings are on the first screen.
 const FINDINGS_MAX: usize = 5;
-/// A limit matters so much, and that there is none so much.
+/// An answer to what was asked matters most.
+const CONCLUSION: f64 = f64::INFINITY;
+/// A limit matters so much, and that there is none, or none known, so much.
 const LIMIT: f64 = 2.5;
 const NO_LIMIT: f64 = 0.3;
 /// What only explains other values matters less.
@@ -117,12 +119,16 @@ fn of_experiment(place: usize, experiment: &Experiment, open: &[usize]) -> Vec<H
         let counts = shown || question.quantity == Quantity::Flag;
         counts.then(|| headline(&question.title, link, finding.sentence.clone(), strength))
     });
-    let none = experiment.limits.iter().all(|limit| limit.what == limits::NOTHING);
+    let none = !experiment.limits.iter().any(limits::Limit::is_known);
     let limit = limits::sentence(&experiment.limits).map(|sentence| {
         let strength = if none { NO_LIMIT } else { LIMIT };
         headline("What limits", format!("#e{place}-limits"), sentence, strength)
     });
-    let all: Vec<Headline> = found.chain(limit).collect();
+    let concluded = experiment.conclusions.iter().map(|conclusion| {
+        let sentence = format!("{}: {}.", conclusion.condition, conclusion.sentences[0]);
+        headline("What follows", format!("#e{place}-conclusions"), sentence, CONCLUSION)
+    });
+    let all: Vec<Headline> = found.chain(limit).chain(concluded).collect();
     if !all.is_empty() {
         return all;
     }

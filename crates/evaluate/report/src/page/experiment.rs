@@ -5,6 +5,7 @@ use maud::{Markup, html};
 
 use super::{data, figure_element};
 use crate::{
+    conclusions::Conclusion,
     experiment::Experiment,
     limits::{Limit, remarks},
     question::{Question, told},
@@ -59,6 +60,7 @@ pub(super) fn element(results: &Results, place: usize, experiment: &Experiment, 
             h2 { (experiment.title) }
             p { (experiment.about) " " (experiment.measured()) }
             p.faint { code { (experiment.command) } }
+            @if !experiment.conclusions.is_empty() { (conclusions_element(place, &experiment.conclusions)) }
             @if !experiment.limits.is_empty() { (limits_element(place, &experiment.limits)) }
             @if !found.is_empty() { (remarks_element("Also found", &found)) }
             div.figures {
@@ -92,6 +94,19 @@ fn question_element(place: usize, number: usize, question: &Question) -> Markup 
     html! {
         @if let Some(figure) = &question.figure {
             (figure_element(&format!("e{place}-q{number}"), figure, finding))
+        }
+    }
+}
+
+fn conclusions_element(place: usize, conclusions: &[Conclusion]) -> Markup {
+    html! {
+        div.limits id={ "e" (place) "-conclusions" } {
+            h3 { "What follows" }
+            ul {
+                @for conclusion in conclusions {
+                    li { strong { (conclusion.condition) } ": " (conclusion.sentences.join(". ")) "." }
+                }
+            }
         }
     }
 }

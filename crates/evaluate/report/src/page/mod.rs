@@ -241,7 +241,7 @@ fn run_facts(run: &Run) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_results::Report;
+    use forebay_results::{Report, Statement, StatementKind};
 
     /// The name of the elements of drawings, which the script makes some of; nobody asks for it.
     const SVG_NAMES: &str = "http://www.w3.org/2000/svg";
@@ -283,6 +283,40 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("Output was different of ld (ssd-1ms-q128/forebay)."), "{page}");
+    }
+
+    #[test]
+    fn an_answer_in_a_sentence_stands_first_as_it_is_and_an_unknown_limit_is_none() {
+        let says = |kind, text: &str| Statement {
+            subject: "redis".into(),
+            case: "8 clients".into(),
+            kind,
+            text: text.into(),
+        };
+        let page_with = |statements| {
+            let mut results = Results::default();
+            let report = Report::new("r", "forebay evaluate need redis", rows()).with_statements(statements);
+            results.add("a.json", &serde_json::to_string(&report).unwrap()).unwrap();
+            page(&results)
+        };
+        let needs = "It needs 64 MiB: with less, pages come back";
+        let enough = "With 66 MiB it stays within 10 %";
+        let page = page_with([needs, enough].map(|text| says(StatementKind::Conclusion, text)).into());
+        for part in [
+            "<h2>What matters</h2><ul><li><a href=\"#e0-conclusions\">What follows</a>: redis, 8 clients: It needs 64 MiB: \
+             with less, pages come back.</li>",
+            "<li><strong>redis, 8 clients</strong>: It needs 64 MiB: with less, pages come back. With 66 MiB it stays within \
+             10 %.</li>",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("Limited by"), "{page}");
+        let page = page_with(vec![says(StatementKind::Limit, "not decidable")]);
+        assert!(page.contains("It is not known what limits redis, 8 clients."), "{page}");
+        assert!(
+            !page.contains("Limited by") && page.contains("<h2>What matters</h2><ul><li><a href=\"#e0-q0\">"),
+            "{page}"
+        );
     }
 
     #[test]

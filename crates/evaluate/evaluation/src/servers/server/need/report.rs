@@ -173,9 +173,9 @@ impl Told for Need {
     fn statements(&self) -> Vec<Statement> {
         let of = |condition: &Condition| {
             let (subject, case) = (condition.subject.clone(), condition.case.clone());
-            let kinds = [StatementKind::Limit, StatementKind::Reason];
-            let told = condition.conclusions().into_iter().zip(kinds);
-            told.map(|(text, kind)| Statement { subject: subject.clone(), case: case.clone(), kind, text })
+            let kind = StatementKind::Conclusion;
+            let told = condition.conclusions().into_iter();
+            told.map(|text| Statement { subject: subject.clone(), case: case.clone(), kind, text })
                 .collect::<Vec<_>>()
         };
         self.conditions.iter().flat_map(of).collect()

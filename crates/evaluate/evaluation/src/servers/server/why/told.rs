@@ -182,8 +182,8 @@ impl Told for Why {
                 text,
             };
             let mut all = vec![
-                says(StatementKind::Limit, answer.conclusion()),
-                says(StatementKind::Reason, format!("by counting: {}", answer.counted.limit_in_words())),
+                says(StatementKind::Conclusion, answer.conclusion()),
+                says(StatementKind::Conclusion, format!("By counting: {}", answer.counted.limit_in_words())),
             ];
             all.extend(answer.disagreement().map(|text| says(StatementKind::Finding, text)));
             let refused = answer.refused.iter();
