@@ -83,11 +83,8 @@ pub fn run(args: &Corpus) -> anyhow::Result<ExitCode> {
         agent: AGENT.find().ok(),
     };
     let measured = |outcome: corpus::Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: vec![],
         agrees: outcome.agrees(),
-        stopped: outcome.stopped,
+        ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
     };
     // A terminal shows the bar, which names what runs.
     let mut told = |line: &str| {

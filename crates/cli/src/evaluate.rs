@@ -50,11 +50,8 @@ fn compare(
 ) -> anyhow::Result<ExitCode> {
     let options = comparison(args)?;
     let measured = |outcome: speculation::Outcome| Measured {
-        table: table(&outcome),
-        rows: outcome.rows(),
-        statements: vec![],
         agrees: outcome.identical(),
-        stopped: outcome.stopped,
+        ..Measured::all(table(&outcome), outcome.rows()).until(outcome.stopped)
     };
     carry_out(&args.output, |progress| run(&options, progress).map(measured))
 }
@@ -67,11 +64,8 @@ fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
         options.programs = args.programs.iter().map(swapping).collect::<anyhow::Result<_>>()?;
     }
     let measured = |outcome: memory_control::Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: vec![],
         agrees: outcome.identical(),
-        stopped: outcome.stopped,
+        ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
     };
     carry_out(&args.output, |progress| memory_control::run(&options, progress).map(measured))
 }
@@ -112,11 +106,8 @@ fn swapping(chosen: &Chosen) -> anyhow::Result<SwappingProgram> {
 fn measure_overhead(args: &Overhead) -> anyhow::Result<ExitCode> {
     let options = overhead::Options { pairs: args.pairs.into(), ..overhead::Options::new(this_program()?) };
     let measured = |outcome: overhead::Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: Vec::new(),
         agrees: outcome.identical(),
-        stopped: outcome.stopped,
+        ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
     };
     carry_out(&args.output, |progress| overhead::run(&options, progress).map(measured))
 }
@@ -147,11 +138,8 @@ fn project(args: &Projection) -> anyhow::Result<ExitCode> {
         options.latencies_ns = args.latencies_us.iter().map(|us| u64::from(*us) * 1_000).collect();
     }
     let measured = |outcome: projection::Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: Vec::new(),
         agrees: outcome.programs.iter().all(|program| !program.cells.is_empty()),
-        stopped: outcome.stopped,
+        ..Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped)
     };
     carry_out(&args.output, |progress| projection::run(&options, progress).map(measured))
 }

@@ -42,6 +42,8 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// What follows from the rows, in words.
     pub statements: Vec<Statement>,
+    /// Processor time of servers that ran already, in seconds.
+    pub attached_s: f64,
     /// Whether what had to be the same on all sides was.
     pub agrees: bool,
     /// Why there is not all of it.
@@ -51,13 +53,13 @@ pub struct Measured {
 impl Measured {
     /// All of an experiment without sides that must agree.
     pub fn all(table: String, rows: Vec<Row>) -> Self {
-        Self { table, rows, statements: vec![], agrees: true, stopped: None }
+        Self { table, rows, statements: vec![], attached_s: 0.0, agrees: true, stopped: None }
     }
 
     /// What an experiment with servers tells.
     pub fn of(outcome: impl Told) -> Self {
-        let statements = outcome.statements();
-        Self { statements, ..Self::all(outcome.table(), outcome.rows()).until(outcome.stopped()) }
+        let (statements, attached_s) = (outcome.statements(), outcome.attached_s());
+        Self { statements, attached_s, ..Self::all(outcome.table(), outcome.rows()).until(outcome.stopped()) }
     }
 
     /// The same of an experiment that `stopped` ended early, if anything did.
@@ -84,7 +86,7 @@ pub fn carry_out(
             return Err(error).context("nothing was measured");
         }
     };
-    let others_cpu = surroundings.end(warn);
+    let others_cpu = surroundings.end(measured.attached_s, warn);
     let shown = opened.show(&measured.table);
     if let Some(error) = &measured.stopped {
         tell(&format!("forebay: {error}; what had been measured by then is shown"));

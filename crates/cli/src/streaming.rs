@@ -150,13 +150,7 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         stay_s: args.stay,
         host: args.host.clone(),
     };
-    let measured = |outcome: Outcome| Measured {
-        table: outcome.table(),
-        rows: outcome.rows(),
-        statements: vec![],
-        agrees: true,
-        stopped: outcome.stopped,
-    };
+    let measured = |outcome: Outcome| Measured::all(outcome.table(), outcome.rows()).until(outcome.stopped);
     carry_out(&args.output, |progress| measure(&options, progress).map(measured))
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forebay_linux::kernel_text::{ProcessStat, ProcessorTime};
 use forebay_quantity::percent;
+use rustix::param::clock_ticks_per_second;
 
 /// How long is looked at the machine before anything is measured.
 const LOOK: Duration = Duration::from_millis(200);
@@ -33,9 +34,12 @@ impl Surroundings {
         Self { begin, was_much }
     }
 
-    /// The share that others used since then. Tells where it was much and was not told already.
-    pub fn end(self, tell: impl FnOnce(&str)) -> Option<f64> {
-        let share = Ticks::now()?.others_since(self.begin?)?;
+    /// The share that others used since then, without the `measured_s` that were measured besides children. Tells where it was
+    /// much and was not told already.
+    pub fn end(self, measured_s: f64, tell: impl FnOnce(&str)) -> Option<f64> {
+        let now = Ticks::now()?;
+        let own = now.own + measured_s * clock_ticks_per_second() as f64;
+        let share = Ticks { own, ..now }.others_since(self.begin?)?;
         if share >= MUCH && !self.was_much {
             tell(&sentence("used", share));
         }
@@ -96,14 +100,17 @@ mod tests {
 
     #[test]
     fn much_is_told_once() {
-        let told = |was_much, busy| {
+        let told = |was_much, busy, measured| {
             let begin = Ticks::now().map(|now| Ticks { all: now.all - 1e6, busy: now.busy - busy, ..now });
             let mut said = String::new();
-            let share = Surroundings { begin, was_much }.end(|text| said = text.to_owned());
+            let measured_s = measured / clock_ticks_per_second() as f64;
+            let share = Surroundings { begin, was_much }.end(measured_s, |text| said = text.to_owned());
             (share.is_some_and(|share| share > 0.85), said.contains("other programs used"))
         };
-        assert_eq!(told(false, 0.9e6), (true, true));
-        assert_eq!(told(true, 0.9e6), (true, false));
-        assert!(!told(false, 0.0).1);
+        assert_eq!(told(false, 0.9e6, 0.0), (true, true));
+        assert_eq!(told(true, 0.9e6, 0.0), (true, false));
+        assert!(!told(false, 0.0, 0.0).1);
+        // A server that was measured is none of the others, whatever started it.
+        assert_eq!(told(false, 0.9e6, 0.8e6), (false, false));
     }
 }

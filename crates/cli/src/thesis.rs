@@ -59,7 +59,7 @@ pub fn run(args: &Thesis) -> anyhow::Result<ExitCode> {
     let warn = |what: &str| tell(&format!("forebay: {what}"));
     let surroundings = Surroundings::look(warn);
     let outcome = with_bar(|progress| measure(&options, progress)).context("nothing was measured")?;
-    let others_cpu = surroundings.end(warn);
+    let others_cpu = surroundings.end(0.0, warn);
     let shown = print(&outcome.table());
     if let Some(error) = &outcome.stopped {
         tell(&format!("forebay: {error}; what had been measured by then is shown"));

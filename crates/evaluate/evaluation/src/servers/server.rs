@@ -116,6 +116,8 @@ pub struct Outcome {
     pub stopped: Option<Error>,
     /// Of the host, where they are known, for predictions.
     costs: Option<Costs>,
+    /// Processor time of servers that ran already, in seconds.
+    attached_s: f64,
 }
 
 /// What an experiment tells, all of it or what there was when something stopped it.
@@ -126,6 +128,10 @@ pub trait Told {
     fn rows(&self) -> Vec<Row>;
     /// What follows from the rows, in words.
     fn statements(&self) -> Vec<Statement>;
+    /// Processor time of servers that ran already, in seconds: it is part of what was measured, and no child's.
+    fn attached_s(&self) -> f64 {
+        0.0
+    }
     /// Why there is not all of it.
     fn stopped(self) -> Option<Error>;
 }
@@ -150,6 +156,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
         cells,
         stopped: None,
         costs: host.as_ref().and_then(|host| Costs::of(&host.rows)),
+        attached_s: 0.0,
     };
     leave_out_missing(&mut outcome.cells);
     for cell in &outcome.cells {
@@ -168,6 +175,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     });
     steps.end(&stopped);
     outcome.stopped = stopped.err();
+    outcome.attached_s = experiment.attached_s;
     outcome.cells.retain(|cell| !cell.runs.is_empty());
     match outcome.stopped {
         Some(error) if outcome.cells.is_empty() => Err(error),
@@ -242,6 +250,8 @@ struct Experiment<'a> {
     given: Given,
     /// Where files are with a dose of a later disk.
     slow: Option<SlowFiles>,
+    /// Processor time that servers which ran already used while they were measured, in seconds.
+    attached_s: f64,
 }
 
 impl<'a> Experiment<'a> {
@@ -254,6 +264,7 @@ impl<'a> Experiment<'a> {
             documents: BTreeMap::new(),
             given: Given::default(),
             slow: None,
+            attached_s: 0.0,
         })
     }
 
@@ -387,14 +398,17 @@ impl<'a> Experiment<'a> {
             }
             _ => (documents, scratch_folder()?),
         };
-        work(&Bench {
+        let before_s = target::attached_s(&trial.server);
+        let done = work(&Bench {
             description: self.description,
             folder: folder.path(),
             documents: documents.as_ref(),
             forebay: self.forebay,
             interrupt: self.interrupt,
             given: self.given,
-        })
+        });
+        self.attached_s += (target::attached_s(&trial.server) - before_s).max(0.0);
+        done
     }
 
     /// What a server serves; made once for all of its runs.

@@ -133,6 +133,10 @@ impl Told for Outcome {
         self.cells.iter().zip(self.verdicts()).flat_map(of_cell).collect()
     }
 
+    fn attached_s(&self) -> f64 {
+        self.attached_s
+    }
+
     fn stopped(self) -> Option<Error> {
         self.stopped
     }
@@ -283,7 +287,7 @@ mod tests {
             })
             .collect();
         cells[0].with_all_memory = Some(run(requests_with_all, 0.0));
-        Outcome { title: String::new(), cells, stopped: None, costs: None }
+        Outcome { title: String::new(), cells, stopped: None, costs: None, attached_s: 0.0 }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::experiments::{Asked, Attached, Connections, Load, RtspServer, Server, Trial};
 use forebay_counters as counters;
 use forebay_lab::{MemoryLimit, cold};
+use forebay_linux::kernel_text::ProcessStat;
 use forebay_results::Host;
+use rustix::param::clock_ticks_per_second;
 
 use super::clients::Clients;
 use super::files;
@@ -308,6 +310,17 @@ fn scope_of(attached: &Attached) -> Result<Scope, Error> {
     }
 }
 
+/// Processor time that a server which runs already has used, in seconds; 0 of one that forebay starts, which is a child.
+pub(super) fn attached_s(server: &Server) -> f64 {
+    let Server::Attached(attached) = server else { return 0.0 };
+    let processes = scope_of(attached).map(|scope| scope.processes()).unwrap_or_default();
+    let ticks = processes.into_iter().filter_map(|process| {
+        let stat = ProcessStat::parse(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)?;
+        Some([stat.own, stat.reaped].iter().map(|usage| usage.user + usage.system).sum::<u64>())
+    });
+    ticks.sum::<u64>() as f64 / clock_ticks_per_second() as f64
+}
+
 fn group_named(name: &Path) -> Result<PathBuf, Error> {
     let within = name.strip_prefix("/").unwrap_or(name);
     let places = HIERARCHIES.iter().map(|hierarchy| Path::new(hierarchy).join(within));
@@ -318,9 +331,31 @@ fn group_named(name: &Path) -> Result<PathBuf, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Child;
+    use std::time::{Duration, Instant};
+
     use crate::experiments::Rate;
 
     use super::*;
+
+    #[test]
+    fn what_a_server_that_runs_already_computes_is_told_and_of_a_child_nothing() {
+        struct Busy(Child);
+        impl Drop for Busy {
+            fn drop(&mut self) {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+            }
+        }
+        let busy = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+        let attached = Server::Attached(Attached::Process(busy.0.id()));
+        let begun = Instant::now();
+        while attached_s(&attached) < 0.05 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it computes, and nothing is told");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(attached_s(&Server::Command(vec!["sh".into()])), 0.0);
+    }
 
     #[test]
     fn a_server_listens_where_its_url_says() {

@@ -36,6 +36,8 @@ pub struct Why {
     pub answers: Vec<Answer>,
     /// Why not all of it was measured.
     pub stopped: Option<Error>,
+    /// Processor time of servers that ran already, in seconds.
+    attached_s: f64,
 }
 
 /// What it says of one condition.
@@ -92,7 +94,10 @@ pub fn why(options: &Options, asked: &Asked, progress: &mut dyn FnMut(Progress))
     steps.end(&stopped.as_ref().map_or(Ok(()), Err));
     match stopped {
         Some(error) if answers.is_empty() => Err(error),
-        stopped => Ok(Why { title: options.description.title.clone(), answers, stopped }),
+        stopped => {
+            let (title, attached_s) = (options.description.title.clone(), experiment.attached_s);
+            Ok(Why { title, answers, stopped, attached_s })
+        }
     }
 }
 

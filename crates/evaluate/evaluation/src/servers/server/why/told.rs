@@ -193,6 +193,10 @@ impl Told for Why {
         self.answers.iter().flat_map(of_answer).collect()
     }
 
+    fn attached_s(&self) -> f64 {
+        self.attached_s
+    }
+
     fn stopped(self) -> Option<Error> {
         self.stopped
     }
@@ -271,7 +275,12 @@ mod tests {
     #[test]
     fn a_table_has_at_most_80_columns_and_says_what_was_not_measured() {
         let doses = Resource::ALL.map(|resource| dose(resource, 90.0, 1.1)).into();
-        let why = Why { title: "t".into(), answers: vec![answer(Limit::Network, doses)], stopped: None };
+        let why = Why {
+            title: "t".into(),
+            answers: vec![answer(Limit::Network, doses)],
+            stopped: None,
+            attached_s: 0.0,
+        };
         let table = why.table();
         let wide = table.lines().filter(|line| line.starts_with('|')).find(|line| line.chars().count() > 80);
         assert_eq!(wide, None, "{table}");
