@@ -19,7 +19,7 @@ use crate::servers::server::takers::Taken;
 use crate::servers::server::{Experiment, ceilings};
 
 /// What is taken away of processors and of memory.
-const TAKEN: [f64; 2] = [0.2, 0.4];
+const TAKEN: [f64; 3] = [0.1, 0.2, 0.4];
 /// What is taken away of the page cache.
 const EVICTED: f64 = 0.4;
 /// By what a dependency is made later.
@@ -32,6 +32,9 @@ const PART_OF_CACHE: usize = 2;
 const THIEF_MAX: f64 = 0.9;
 /// Less on a disk in a second is none, in bytes.
 const DISK_BYTES_MIN: f64 = 4096.0;
+
+/// What packets cost is a resource without a dose.
+const PACKETS: &str = "dearer packets: on the loopback they would be dearer for all programs of the machine";
 
 /// A dose, before it has a name.
 struct Part {
@@ -73,6 +76,7 @@ impl Experiment<'_> {
                 Err(why) => answer.refused.push(format!("{}: {why}", less_of(resource))),
             }
         }
+        answer.refused.extend(only.is_empty().then(|| PACKETS.to_owned()));
         Ok(())
     }
 
