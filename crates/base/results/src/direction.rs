@@ -13,7 +13,7 @@ pub enum Direction {
 const SPARED: [&str; 2] = ["saved", "removed"];
 
 /// Words of metrics of which less is better, whatever else the metric says.
-const LESS: [&str; 37] = [
+const LESS: [&str; 40] = [
     "latency",
     "lateness",
     "jitter",
@@ -51,6 +51,9 @@ const LESS: [&str; 37] = [
     "walks",
     "price",
     "killed",
+    "need",
+    "enough",
+    "missed",
 ];
 
 /// Words of metrics that tell how much went on, or how much there was.
@@ -146,6 +149,11 @@ mod tests {
             ("time/computing", "s", Some(Direction::LessIsBetter)),
             ("requests", "1", None),
             ("breaking_point", "1", None),
+            ("need", "B", Some(Direction::LessIsBetter)),
+            ("enough", "B", Some(Direction::LessIsBetter)),
+            ("missed_pages", "1/s", Some(Direction::LessIsBetter)),
+            ("rate_at_enough", "1", Some(Direction::MoreIsBetter)),
+            ("latency_p99_at_enough", "1", Some(Direction::LessIsBetter)),
         ] {
             assert_eq!(Direction::of(metric, unit), better, "{metric} in {unit}");
         }

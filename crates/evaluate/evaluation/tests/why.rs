@@ -112,8 +112,9 @@ fn every_dose_is_measured_or_refused_with_a_reason() {
     for resource in only {
         let name = resource.name();
         let measured = |of: &str| {
-            let metric = format!("{of}/{name} ");
-            rows.iter().any(|row| row.metric.starts_with(&metric) && row.runs == 2)
+            let (found, fixed) = (format!("{of}/{name}"), format!("{of}/{name} "));
+            let is_of = |metric: &str| metric == found || metric.starts_with(&fixed);
+            rows.iter().any(|row| is_of(&row.metric) && row.runs == 2)
         };
         let words = match resource {
             Resource::PageCache => "less page cache: ",

@@ -189,3 +189,19 @@ fn many_subjects_lie_in_the_order_of_their_values() {
     assert!(along.ranks && lines[0].len() == 90, "{along:?}");
     assert!(lines[0].is_sorted_by(|one, other| one.mark.value <= other.mark.value));
 }
+
+#[test]
+fn a_curve_over_limits_is_one_beside_what_has_no_limit() {
+    let rows = ["8 clients", "8 clients/memory 63 MiB", "8 clients/memory 47 MiB", "8 clients/memory 35 MiB"];
+    for case in ["8 clients", ""] {
+        let cases = rows.map(|row| row.replace("8 clients", case));
+        let rows: Vec<_> = cases
+            .iter()
+            .zip([9.0, 8.0, 5.0, 2.0])
+            .map(|(case, value)| ("redis", case.trim_start_matches('/'), "transactions", value))
+            .collect();
+        let figures = figures_of(&rows);
+        let Plot::Curves { lines, .. } = &figures[0].panels[0].plot else { panic!("{figures:?}") };
+        assert_eq!(lines.iter().map(Vec::len).max(), Some(3), "{figures:?}");
+    }
+}

@@ -57,8 +57,10 @@ pub struct Answer {
 #[derive(Debug)]
 struct Dose {
     measured: Doses,
-    /// What it is called in the table and in results.
+    /// What it is called in the table.
     name: String,
+    /// What it is called in results: those of several runs name it alike.
+    metric: String,
     /// Of how much, in words.
     of: String,
     trial: Trial,

@@ -37,21 +37,6 @@ const TOLD: [Quantity; 3] = [
 ];
 
 impl Condition {
-    /// Its levels from much to little memory, those of one limit together.
-    fn by_memory(&self) -> Vec<(String, Vec<&Level>)> {
-        let mut sorted: Vec<&Level> = self.levels.iter().collect();
-        sorted.sort_by(|one, other| other.bytes.total_cmp(&one.bytes));
-        let mut all: Vec<(String, Vec<&Level>)> = Vec::new();
-        for level in sorted {
-            let memory = format!("{:.2} MiB", level.bytes / 1_048_576.0);
-            match all.last_mut() {
-                Some((last, levels)) if *last == memory => levels.push(level),
-                _ => all.push((memory, vec![level])),
-            }
-        }
-        all
-    }
-
     fn case_with(&self, memory: &str) -> String {
         let separator = if self.case.is_empty() { "" } else { "/" };
         format!("{}{separator}memory {memory}", self.case)
@@ -59,7 +44,7 @@ impl Condition {
 
     fn table(&self) -> String {
         let (rate, ..) = self.rate.named();
-        let rows = self.by_memory().into_iter().map(|(memory, levels)| {
+        let rows = by_memory(&self.levels).into_iter().map(|(memory, levels)| {
             let of = |told: fn(&Window) -> Option<f64>| spread(&levels, told).map(|spread| spread.median);
             let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or("-".into(), show);
             let enough = levels.iter().filter(|level| level.is_enough).count();
@@ -82,7 +67,7 @@ impl Condition {
     /// Limits with which it did not work, and why, of each reason the largest.
     fn failures(&self) -> Vec<String> {
         let mut told = BTreeSet::new();
-        let failed = self.by_memory().into_iter().filter_map(|(memory, levels)| {
+        let failed = by_memory(&self.levels).into_iter().filter_map(|(memory, levels)| {
             let why = levels.iter().find_map(|level| level.window.as_ref().err())?;
             told.insert(why.clone()).then(|| format!("with {memory} it does not work: {why}"))
         });
@@ -118,6 +103,21 @@ impl Condition {
         said.extend(self.proof.as_ref().map(Proof::sentence));
         said
     }
+}
+
+/// Levels from much to little memory, those of one limit together.
+fn by_memory(levels: &[Level]) -> Vec<(String, Vec<&Level>)> {
+    let mut sorted: Vec<&Level> = levels.iter().collect();
+    sorted.sort_by(|one, other| other.bytes.total_cmp(&one.bytes));
+    let mut all: Vec<(String, Vec<&Level>)> = Vec::new();
+    for level in sorted {
+        let memory = format!("{:.2} MiB", level.bytes / 1_048_576.0);
+        match all.last_mut() {
+            Some((last, levels)) if *last == memory => levels.push(level),
+            _ => all.push((memory, vec![level])),
+        }
+    }
+    all
 }
 
 impl Proof {
@@ -190,12 +190,17 @@ impl Condition {
     fn rows(&self) -> Vec<Row> {
         let (_, rate, unit) = self.rate.named();
         let told: [Quantity; 1] = [(rate, unit, |window| Some(window.rate))];
-        let mut rows = Vec::new();
-        for (memory, levels) in self.by_memory() {
-            let case = self.case_with(&memory);
-            rows.extend(told.iter().chain(&TOLD).filter_map(|(metric, unit, of)| {
-                Some(Row::of(&self.subject, &case, *metric, *unit, spread(&levels, *of)?))
-            }));
+        let of_levels = |case: &str, levels: &[&Level]| {
+            let each = told.iter().chain(&TOLD).filter_map(|(metric, unit, of)| {
+                Some(Row::of(&self.subject, case, *metric, *unit, spread(levels, *of)?))
+            });
+            each.collect::<Vec<_>>()
+        };
+        // Results of several runs name the first alike, which has all memory, and limits differ.
+        let (all, _) = self.levels.split_at(self.levels.len().min(1));
+        let mut rows = of_levels(&self.case, &all.iter().collect::<Vec<_>>());
+        for (memory, levels) in by_memory(&self.levels[all.len()..]) {
+            rows.extend(of_levels(&self.case_with(&memory), &levels));
         }
         if let Some(Knee { bytes, low_bytes, high_bytes }) = self.knee {
             let runs = self.levels.len() as u32;
@@ -204,10 +209,64 @@ impl Condition {
         }
         if let Some(proof) = self.proof.as_ref().filter(|proof| proof.holds) {
             rows.push(Row::once(&self.subject, &self.case, "enough", "B", proof.bytes));
-            rows.push(Row::of(&self.subject, &self.case, "enough_rate", "1", proof.rate.clone()));
-            let p99 = proof.p99.clone();
-            rows.extend(p99.map(|p99| Row::of(&self.subject, &self.case, "enough_latency_p99", "1", p99)));
+            let ratio = |of, spread: &Spread| Row::of(&self.subject, &self.case, of, "1", spread.clone());
+            rows.push(ratio("rate_at_enough", &proof.rate));
+            rows.extend(proof.p99.as_ref().map(|p99| ratio("latency_p99_at_enough", p99)));
         }
-        rows
+        rows.into_iter().map(|row| row.of_samples(None)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(needed: f64) -> Need {
+        let level = |bytes| {
+            let window = Window {
+                rate: 100.0,
+                p99_s: Some(0.01),
+                missed: 20.0,
+                seconds: 0.5,
+                pressure: Some(0.1),
+                used_bytes: bytes,
+            };
+            Level { bytes, window: Ok(window), is_enough: bytes >= needed }
+        };
+        let ratio = Spread::of(&[0.98, 0.99, 1.0]).unwrap();
+        let proof = Proof { bytes: needed, rate: ratio.clone(), p99: Some(ratio), holds: true };
+        let condition = Condition {
+            levels: [2.0, 0.7, 1.5].map(|times| level(times * needed)).into(),
+            knee: Some(Knee { bytes: needed, low_bytes: 0.9 * needed, high_bytes: 1.1 * needed }),
+            proof: Some(proof),
+            ..Condition::new("redis", "8 clients".into(), Rate::Answers)
+        };
+        Need { title: "t".into(), conditions: vec![condition], stopped: None }
+    }
+
+    /// Limits are other ones in each run, and what has none is compared.
+    #[test]
+    fn results_of_several_runs_name_alike_what_has_no_limit_and_count_it_once() {
+        let rows = [64e6, 131e6].map(|needed| need(needed).rows());
+        let plain = |rows: &[Row]| -> Vec<String> {
+            let plain = rows.iter().filter(|row| row.case == "8 clients");
+            plain.map(|row| row.metric.clone()).collect()
+        };
+        let names = [
+            "transactions",
+            "latency_p99",
+            "missed_pages",
+            "memory_pressure",
+            "need",
+            "enough",
+            "rate_at_enough",
+            "latency_p99_at_enough",
+        ];
+        assert_eq!(plain(&rows[0]), names);
+        assert_eq!(plain(&rows[1]), names);
+        assert!(rows.iter().flatten().all(|row| row.of_one_run));
+        assert_eq!(rows[0].iter().filter(|row| row.case.contains("memory")).count(), 2 * 4);
+        let kinds = need(64e6).statements().into_iter().map(|statement| statement.kind);
+        assert_eq!(kinds.collect::<Vec<_>>(), [StatementKind::Conclusion; 2]);
     }
 }

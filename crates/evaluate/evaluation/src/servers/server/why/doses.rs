@@ -146,9 +146,11 @@ impl Answer {
                 _ => resource.name().to_owned(),
             };
             let sign = if resource.is_delay() { '+' } else { '-' };
+            let name = format!("{subject} {sign}{}", percent(dose));
             self.doses.push(Dose {
                 measured: Doses { resource, dose, pairs: vec![] },
-                name: format!("{subject} {sign}{}", percent(dose)),
+                metric: if is_found(resource) { subject } else { name.clone() },
+                name,
                 of,
                 trial: Trial { memory_bytes: memory_bytes.or(self.trial.memory_bytes), ..self.trial.clone() },
                 without,
@@ -157,6 +159,11 @@ impl Answer {
             });
         }
     }
+}
+
+/// Whether the machine tells how large a dose is, which differs from run to run then.
+fn is_found(resource: Resource) -> bool {
+    matches!(resource, Resource::Bandwidth | Resource::Disk)
 }
 
 /// A dose of it, in words.
@@ -266,4 +273,48 @@ fn dependency(run: &Run, dependency: Option<&str>, base: Given) -> Allowed {
         without: base,
         with: Given { dependency_later: Some(Duration::from_secs_f64(answers_s * LATER)), ..base },
     }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::{Evidence, Load, Server, Verdict};
+    use crate::servers::server::run::Figure;
+
+    #[test]
+    fn a_tenth_a_fifth_and_two_fifths_are_taken_of_memory() {
+        let mut run = Run::told_by(Evidence::default());
+        run.figures.push(Figure::new(MEMORY_USED, "B", 100e6));
+        let parts = match memory(&run, Given::default()) {
+            Ok(parts) => parts,
+            Err(why) => {
+                return forebay_testkit::skip("a_tenth_a_fifth_and_two_fifths_are_taken_of_memory", &why);
+            }
+        };
+        let left: Vec<_> = parts.iter().filter_map(|part| part.memory_bytes).collect();
+        assert_eq!(left, [90_000_000, 80_000_000, 60_000_000]);
+    }
+
+    #[test]
+    fn results_of_several_runs_name_a_dose_alike() {
+        let load = Load::Command { arguments: vec![], transactions_after: None, p99_after: None };
+        let trial = Trial {
+            subject: "s".into(),
+            levels: vec![],
+            server: Server::Command(vec!["s".into()]),
+            load,
+            memory_bytes: None,
+        };
+        let counted = Verdict::of(&Evidence::default());
+        let mut answer = Answer { trial, dependency: None, counted, doses: vec![], refused: vec![] };
+        let given = Given::default;
+        let part =
+            |dose| Part { dose, of: String::new(), memory_bytes: None, without: given(), with: given() };
+        answer.add(Resource::Disk, vec![part(1.37)]);
+        answer.add(Resource::Memory, vec![part(0.2), part(0.4)]);
+        let named: Vec<_> =
+            answer.doses.iter().map(|dose| (dose.name.as_str(), dose.metric.as_str())).collect();
+        let memory = ["memory -20 %", "memory -40 %"];
+        assert_eq!(named, [("disk +137 %", "disk"), (memory[0], memory[0]), (memory[1], memory[1])]);
+    }
 }

@@ -163,8 +163,8 @@ impl Told for Why {
             let Elasticity { median, low, high, .. } = of.of(dose)?;
             let runs = dose.measured.pairs.len() as u32;
             let spread = Spread { median, min: low, max: high, runs, values: vec![] };
-            let metric = format!("{}/{}", of.metric(), dose.name);
-            Some(Row::of(&answer.trial.subject, answer.trial.case(), metric, "1", spread))
+            let metric = format!("{}/{}", of.metric(), dose.metric);
+            Some(Row::of(&answer.trial.subject, answer.trial.case(), metric, "1", spread).of_samples(None))
         };
         let of_answer = |answer: &Answer| {
             let each = answer.doses.iter().flat_map(|dose| Of::ALL.map(|of| row(answer, dose, of)));
@@ -214,6 +214,7 @@ mod tests {
         Dose {
             measured: Doses { resource, dose: 0.2, pairs },
             name: format!("{resource} -20 %"),
+            metric: format!("{resource} -20 %"),
             of: "of all".into(),
             trial: trial(),
             without: Given::default(),
@@ -287,5 +288,10 @@ mod tests {
         assert!(table.contains("not measured: a later disk: none") && table.contains("disagree"), "{table}");
         assert_eq!(why.rows().len(), 2 * Resource::ALL.len());
         assert!(why.rows().iter().any(|row| row.metric == "elasticity_of_p99/last-cache -20 %"));
+        assert!(why.rows().iter().all(|row| row.of_one_run));
+        let kinds: Vec<StatementKind> = why.statements().iter().map(|statement| statement.kind).collect();
+        let [both, odd, refused] =
+            [StatementKind::Conclusion, StatementKind::Finding, StatementKind::Undecided];
+        assert_eq!(kinds, [both, both, odd, refused]);
     }
 }
