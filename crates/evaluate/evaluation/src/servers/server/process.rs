@@ -7,12 +7,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use forebay_linux::kernel_text::ProcessStat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getsid, kill_process, kill_process_group,
+    pidfd_open, set_child_subreaper, waitid,
 };
 
 use crate::Error;
@@ -25,6 +27,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a server may take to end before it is killed.
 const END_LIMIT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long is waited for what was killed.
+const BURY_LIMIT: Duration = Duration::from_secs(5);
 /// Joins a control group, if there is one to join, and becomes the program, which ends with forebay however that ends.
 const JOIN_AND_RUN: &str = r#"[ -z "$0" ] || echo 0 > "$0" || exit
 exec $(command -v setpriv > /dev/null && echo setpriv --pdeathsig TERM) "$@""#;
@@ -35,6 +39,8 @@ const LEFT_LOOKS_MAX: usize = 100;
 /// The variable that tells which process of forebay's something was started by.
 const MARK: &str = "FOREBAY_STARTED";
 static MARKS: AtomicU64 = AtomicU64::new(0);
+/// So many processes are there that did not end yet.
+static PRESENT: AtomicUsize = AtomicUsize::new(0);
 /// A port that is free at one address, or the next one, may be somebody's.
 const PORT_TRIES: usize = 20;
 
@@ -76,7 +82,10 @@ impl Process {
         let value = format!("{}-{number}", std::process::id());
         command.env(MARK, &value);
         command.stdin(Stdio::null()).stdout(log).stderr(log_again);
+        // What leaves its parent, as a daemon does, becomes a child of forebay's. A kernel that cannot do so makes it init's.
+        let _ = set_child_subreaper(Some(getpid()));
         let child = command.spawn().map_err(|source| Error::Start { command: shown.clone(), source })?;
+        PRESENT.fetch_add(1, Ordering::Relaxed);
         Ok(Self { child, command: shown, said, mark: format!("{MARK}={value}") })
     }
 
@@ -228,11 +237,16 @@ impl Drop for LeftBehind {
     }
 }
 
-/// A daemon has left the group, and without a control group its environment tells whose it is.
+/// A daemon has left the group, and without a control group its environment tells whose it is. A daemon that has overwritten its
+/// environment ends with the last process: nothing tells it from a daemon of a server that still runs.
 impl Drop for Process {
     fn drop(&mut self) {
         self.end();
+        bury_group(Pid::from_child(&self.child));
         kill_all(|| marked(&self.mark));
+        if PRESENT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            kill_all(adopted);
+        }
     }
 }
 
@@ -243,11 +257,47 @@ fn kill_all(find: impl Fn() -> Vec<Pid>) {
         if left.is_empty() {
             return;
         }
-        for process in left {
-            let _ = kill_process(process, Signal::KILL);
+        for process in &left {
+            let _ = kill_process(*process, Signal::KILL);
         }
+        left.into_iter().for_each(bury);
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Waits until a process that was killed is gone, and takes its status if it is a child.
+fn bury(process: Pid) {
+    if let Ok(ended) = pidfd_open(process, PidfdFlags::empty()) {
+        let _ = poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&END_LIMIT));
+    }
+    let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+}
+
+/// Takes the status of those in a group that was killed which have become children since their parent ended.
+fn bury_group(group: Pid) {
+    let (begun, look) = (Instant::now(), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+    while begun.elapsed() < BURY_LIMIT {
+        match waitid(WaitId::Pgid(Some(group)), look) {
+            Ok(Some(_)) => {}
+            Ok(None) => std::thread::sleep(LOOK_EVERY),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Children that left a server: in a session of their own, and of another program than forebay, whose own helpers may be there too.
+fn adopted() -> Vec<Pid> {
+    let program = |process: Pid| fs::read_link(format!("/proc/{process}/exe")).ok();
+    let (parent, session, own) = (getpid(), getsid(None).ok(), program(getpid()));
+    let is_child = |process: Pid| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok();
+        let stat = stat.and_then(|text| ProcessStat::parse(&text));
+        stat.is_some_and(|stat| Pid::from_raw(stat.parent as i32) == Some(parent))
+    };
+    let has_left = |process: Pid| getsid(Some(process)).ok() != session;
+    // One that has ended has no program.
+    let is_other = |process: Pid| program(process).is_some_and(|program| Some(program) != own);
+    processes().filter(|one| is_child(*one) && has_left(*one) && is_other(*one)).collect()
 }
 
 /// Processes with this in their environment, as far as that may be seen; one that has ended has none.
@@ -256,9 +306,12 @@ fn marked(mark: &str) -> Vec<Pid> {
         let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
     };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let processes = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    processes.filter(has_mark).collect()
+    processes().filter(has_mark).collect()
+}
+
+fn processes() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
 /// A port of the loopback that nobody listens on.
@@ -355,11 +408,12 @@ mod tests {
     }
 
     fn assert_gone(child: u32) {
-        let gone =
-            || fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |stat| stat.contains(") Z "));
+        // It is buried as well.
+        let gone = || !Path::new(&format!("/proc/{child}")).exists();
         let begun = Instant::now();
+        // Servers of other tests may be there until then.
         while !gone() {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{child} is still there");
+            assert!(begun.elapsed() < Duration::from_secs(120), "{child} is still there");
             std::thread::sleep(LOOK_EVERY);
         }
     }
@@ -377,6 +431,15 @@ mod tests {
     fn a_daemon_ends_with_what_started_it() {
         let folder = tempfile::tempdir().unwrap();
         let process = start("setsid sh -c 'echo $$ > child; exec sleep 300' & wait", folder.path());
+        let child = child_of(folder.path());
+        drop(process);
+        assert_gone(child);
+    }
+
+    #[test]
+    fn a_daemon_without_its_environment_ends_with_the_last_of_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = start("env -i setsid sh -c 'echo $$ > child; exec sleep 300' & wait", folder.path());
         let child = child_of(folder.path());
         drop(process);
         assert_gone(child);
