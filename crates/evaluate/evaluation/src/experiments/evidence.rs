@@ -152,6 +152,10 @@ const GOES_ON_WAITING: f64 = 1.0 / 3.0;
 const PAGE_BYTES: f64 = 4096.0;
 /// Less growth than this is a cache that fills, or a pool.
 const GROWTH_BYTES_MIN: f64 = (4u32 << 20) as f64;
+/// One of several dependencies is named where so many requests wait for it beside the latest one.
+const NAMED_OF_LATEST: f64 = 0.25;
+/// And so many of them at most.
+const NAMED_MAX: usize = 4;
 /// Pages that come back for each request, below which they are no matter.
 pub(crate) const REFAULTS_MIN: f64 = 0.1;
 /// The same for pages that were not in memory when they were asked for.
@@ -255,6 +259,23 @@ impl Evidence {
         self.dependencies.iter().max_by(|one, other| one.waiting.total_cmp(&other.waiting))
     }
 
+    /// The latest dependency with all others beside it, as one that has the names of the latest ones; alone where it is a part of
+    /// the server.
+    pub(crate) fn late_dependencies(&self) -> Option<Dependency> {
+        let latest = self.latest_dependency()?;
+        if latest.own {
+            return Some(latest.clone());
+        }
+        let mut others: Vec<&Dependency> = self.dependencies.iter().filter(|one| !one.own).collect();
+        others.sort_by(|one, other| other.waiting.total_cmp(&one.waiting));
+        Some(Dependency {
+            name: names(&others)?,
+            connections: others.iter().map(|one| one.connections).sum(),
+            waiting: others.iter().map(|one| one.waiting).sum(),
+            own: false,
+        })
+    }
+
     /// Processors without anything to do, on the average.
     pub(crate) fn idle_processors(&self) -> Option<f64> {
         self.machine_processor_s.map(|used_s| (self.processors - used_s / self.seconds).max(0.0))
@@ -266,6 +287,19 @@ impl Generator {
     pub(crate) fn share(&self, seconds: f64) -> f64 {
         (self.processor_s + self.queued_s) / (self.threads * seconds)
     }
+}
+
+/// The names of these, the latest first, in words; a request waits for the others too seldom to name them.
+pub(crate) fn names(latest_first: &[&Dependency]) -> Option<String> {
+    let least = NAMED_OF_LATEST * latest_first.first()?.waiting;
+    let late = latest_first.iter().filter(|one| one.waiting >= least).map(|one| one.name.clone());
+    let mut names: Vec<String> = late.collect();
+    if names.len() > NAMED_MAX {
+        let left_out = names.split_off(NAMED_MAX - 1).len();
+        names.push(format!("{left_out} others"));
+    }
+    let last = names.pop()?;
+    Some(if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::{
     GENERATOR_FULL, HOLDERS_MIN, HOLDERS_WAIT, MOST, REFAULTED, STARVED, TIMER_PER_REQUEST, Verdict, WAITS,
     load_s, mostly_waits, own_share, takes_more_than_load,
 };
+use crate::experiments::evidence::names;
 use crate::experiments::{Dependency, DiskQueue, Evidence, Limit, Threads};
 
 /// A pool of connections is taken where this share of it waits.
@@ -62,8 +63,8 @@ impl Verdict {
             .or_else(|| self.asks_another(evidence, requests))
             .or_else(|| {
                 // All that could be busy waits for another program, however few that is.
-                let asked = evidence.latest_dependency().filter(|_| threads.other >= MOST * could_be)?;
-                self.blocks_on(asked, (requests - threads.other).max(0.0))
+                let asked = evidence.late_dependencies().filter(|_| threads.other >= MOST * could_be)?;
+                self.blocks_on(&asked, (requests - threads.other).max(0.0))
             })
             .or_else(|| self.waits_for_a_disk(evidence, requests))
             .or_else(|| self.takes_turns(evidence, requests))
@@ -91,12 +92,12 @@ impl Verdict {
     pub(super) fn holder_asks_another(&mut self, evidence: &Evidence, threads: Threads) -> Option<Limit> {
         let behind = threads.lock;
         let rest = threads.busy() - behind;
-        let asked = evidence.latest_dependency().filter(|asked| !asked.own)?;
+        let asked = evidence.late_dependencies().filter(|asked| !asked.own)?;
         let holds = asked.waiting >= HOLDERS_MIN && asked.waiting >= HOLDERS_WAIT * (rest + asked.waiting);
         if behind < rest || !holds {
             return None;
         }
-        self.asks_another(evidence, evidence.under_way()?).or_else(|| self.blocks_on(asked, behind))
+        self.asks_another(evidence, evidence.under_way()?).or_else(|| self.blocks_on(&asked, behind))
     }
 
     /// Threads that wait for another program themselves, and all the others for them.
@@ -141,25 +142,38 @@ impl Verdict {
 
     /// Requests that wait for another server, or for a connection to it.
     fn asks_another(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
-        let asked: &Dependency = evidence.latest_dependency()?;
-        let before = evidence.clients.map_or(0.0, |clients| clients.before());
-        let waits = format!("{:.1} requests wait for the answer of {}", asked.waiting, asked.name);
-        if asked.waiting >= MOST * requests {
-            self.says(waits);
-            self.name = Some(asked.name.clone());
+        let latest = evidence.latest_dependency()?;
+        let all = evidence.late_dependencies()?;
+        let late = [latest, &all].into_iter().find(|one| one.waiting >= MOST * requests);
+        if let Some(late) = late {
+            self.says(format!("{:.1} requests wait for the answer of {}", late.waiting, late.name));
+            self.name = Some(late.name.clone());
             return Some(Limit::Dependency);
         }
-        let taken = asked.waiting >= POOL_TAKEN * asked.connections && asked.waiting >= POOL_TAKEN;
-        if !taken || asked.connections > POOL_SMALL * requests {
+        self.pools_are_taken(evidence, requests)
+    }
+
+    /// Requests that wait for a connection to another server, all of which are taken.
+    fn pools_are_taken(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let is_taken =
+            |one: &&Dependency| one.waiting >= POOL_TAKEN * one.connections && one.waiting >= POOL_TAKEN;
+        let (mut taken, others): (Vec<_>, Vec<_>) = evidence.dependencies.iter().partition(is_taken);
+        taken.sort_by(|one, other| other.waiting.total_cmp(&one.waiting));
+        let name = names(&taken)?;
+        let connections: f64 = taken.iter().map(|one| one.connections).sum();
+        let waiting: f64 = taken.iter().map(|one| one.waiting).sum();
+        let with_others: f64 = others.iter().filter(|one| !one.own).map(|one| one.waiting).sum();
+        if connections + with_others > POOL_SMALL * requests {
             return None;
         }
-        self.says(waits);
+        let before = evidence.clients.map_or(0.0, |clients| clients.before());
+        self.says(format!("{waiting:.1} requests wait for the answer of {name}"));
         self.says(format!(
             "those are all {:.0} that may ask it at a time, and {:.1} requests wait until one of them is free",
-            asked.connections.ceil(),
-            (requests - asked.waiting).max(before)
+            connections.ceil(),
+            (requests - waiting - with_others).max(before)
         ));
-        self.name = Some(format!("that ask {}", asked.name));
+        self.name = Some(format!("that ask {name}"));
         Some(Limit::Workers)
     }
 
@@ -222,7 +236,7 @@ impl Verdict {
         if before >= 0.05 {
             seen.push(format!("{before:.1} requests lie before it"));
         }
-        if let Some(asked) = evidence.latest_dependency().filter(|asked| asked.waiting >= 0.05) {
+        if let Some(asked) = evidence.late_dependencies().filter(|asked| asked.waiting >= 0.05) {
             seen.push(format!("{:.1} wait for {}", asked.waiting, asked.name));
         }
         if threads.parked >= 0.05 {

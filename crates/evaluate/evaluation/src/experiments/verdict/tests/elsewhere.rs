@@ -45,6 +45,32 @@ fn a_pool_whose_members_all_wait_is_the_workers() {
 }
 
 #[test]
+fn requests_that_wait_for_several_servers_are_named_after_all_of_them() {
+    let back_ends = |each: &[(f64, f64)]| {
+        let named = each.iter().zip(1..).map(|(&(waiting, connections), number)| Dependency {
+            name: format!("10.0.0.{number}:80"),
+            ..asked(waiting, connections).remove(0)
+        });
+        Verdict::of(&idle(|evidence| evidence.dependencies = named.collect())).limit_with_name()
+    };
+    assert_eq!(back_ends(&[(3.8, 4.0), (3.9, 4.0)]), "dependency 10.0.0.2:80 and 10.0.0.1:80");
+    assert_eq!(
+        back_ends(&[(1.9, 2.0); 4]),
+        "dependency 10.0.0.1:80, 10.0.0.2:80, 10.0.0.3:80 and 10.0.0.4:80"
+    );
+    assert_eq!(back_ends(&[(0.9, 1.0); 8]), "dependency 10.0.0.1:80, 10.0.0.2:80, 10.0.0.3:80 and 5 others");
+    // One that has most of the requests is named alone, and of several those that are late.
+    assert_eq!(back_ends(&[(5.0, 8.0), (2.0, 8.0)]), "dependency 10.0.0.1:80");
+    assert_eq!(back_ends(&[(3.5, 8.0), (3.0, 8.0), (0.1, 8.0)]), "dependency 10.0.0.1:80 and 10.0.0.2:80");
+    // A pool of two beside requests that are with another server, and two pools.
+    assert_eq!(back_ends(&[(1.95, 2.0), (1.0, 4.0)]), "workers that ask 10.0.0.1:80");
+    assert_eq!(back_ends(&[(1.9, 2.0), (1.9, 2.0)]), "workers that ask 10.0.0.1:80 and 10.0.0.2:80");
+    assert_eq!(back_ends(&[(1.9, 2.0), (1.9, 6.0)]), "workers that ask 10.0.0.1:80");
+    assert_eq!(back_ends(&[(2.9, 3.0), (0.9, 2.0), (0.1, 2.0)]), "workers that ask 10.0.0.1:80");
+    assert_eq!(back_ends(&[(1.95, 3.0), (1.5, 4.0)]), "not decidable");
+}
+
+#[test]
 fn a_server_that_asks_itself_is_what_its_threads_do() {
     let own = |threads| {
         Verdict::of(&idle(|evidence| {
