@@ -19,6 +19,9 @@ WORKLOAD := $(TARGET)/release/forebay-share-workload
 AGENT_ONLY := -p forebay-agent --profile agent
 BUT_AGENT := --workspace --exclude forebay-agent
 
+# Clippy links no fuzz target, so the crate of libFuzzer gets a library that is not there, and compiles none.
+FUZZ_UNLINKED := CUSTOM_LIBFUZZER_PATH=$(TARGET)/libfuzzer.a
+
 STATIC := -C target-feature=+crt-static -C relocation-model=static
 
 # Where things are installed, below DESTDIR. A distribution's package sets the second group, too.
@@ -89,10 +92,12 @@ check: ## format, lints, licences, documentation, architecture rules, and Miri w
 
 format:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	$(CARGO) clippy --locked $(BUT_AGENT) --all-targets -- -D warnings
 	$(CARGO) clippy --locked $(AGENT_ONLY) -- -D warnings
+	$(FUZZ_UNLINKED) $(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET) -- -D warnings
 
 # Licences, bans and sources are decided from Cargo.lock alone, so they hold on a machine without a network.
 # Advisories need a database that is downloaded: see `make advisories`.

@@ -6,6 +6,7 @@ mod any_request;
 #[path = "../../crates/serve/server/src/http/ranges.rs"]
 mod ranges;
 #[path = "../../crates/serve/server/src/http/request.rs"]
+#[allow(dead_code, reason = "which requests may have a body is of no concern here")]
 mod request;
 #[path = "../../crates/serve/server/src/http/response.rs"]
 #[allow(dead_code, reason = "kinds of bodies are of no concern here")]
