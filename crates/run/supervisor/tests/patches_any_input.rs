@@ -117,6 +117,7 @@ proptest! {
         let place = place.index(content.len());
         content[place] ^= 1_u8 << bit;
         prop_assert_eq!(PatchTable::from_cache(&content), None);
+        patches_bodies::cache(&content);
     }
 
     #[test]

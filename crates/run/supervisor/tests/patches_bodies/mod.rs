@@ -8,6 +8,9 @@ use forebay_supervisor::patches::{PatchTable, Site, Tier, examine, pages, select
 
 use crate::patches_library::{Library, TEXT};
 
+/// Where a cache file has its checksum: behind magic, version, count of sites, length of the build-id, and its place.
+const CHECKSUM_END: usize = 8 + 4 + 4 + 4 + 32 + 8;
+
 /// Any bytes in place of a library: an error, or sites that are in order, apart and within bounds.
 pub fn library(elf: &[u8]) {
     let Ok((table, census)) = examine(elf) else { return };
@@ -36,12 +39,29 @@ pub fn bytes(site: &Site) -> Vec<u8> {
     site.displaced.site_code(site.number.unwrap_or_default())[..site.len() as usize].to_vec()
 }
 
-/// Any bytes as a cache file: rejected, or the very file that the table makes.
+/// Any bytes as a cache file, as they are and with the checksum that they should have: rejected, or the very file that the
+/// table makes.
 pub fn cache(content: &[u8]) {
-    if let Some(table) = PatchTable::from_cache(content) {
-        check(&table);
-        assert_eq!(table.to_cache(), content);
+    for content in [content.to_vec(), with_checksum(content)] {
+        if let Some(table) = PatchTable::from_cache(&content) {
+            check(&table);
+            assert_eq!(table.to_cache(), content);
+            assert_eq!(with_checksum(&content), content, "the reader has another checksum");
+        }
     }
+}
+
+/// A cache file with the checksum that its bytes should have: changes that do not reach beyond it would show nothing.
+fn with_checksum(content: &[u8]) -> Vec<u8> {
+    let mut content = content.to_vec();
+    let place = CHECKSUM_END - 8..CHECKSUM_END;
+    if let Some(end) = content.get(place.end..) {
+        let sum = content[..place.start].iter().chain(end).fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        content[place].copy_from_slice(&sum.to_le_bytes());
+    }
+    content
 }
 
 /// Any bytes in the channel's patch table: rejected, or read back the same when stored again.
