@@ -550,8 +550,9 @@ impl Host {
         self.lower(minipage, kept, effects);
         let contents = Message::Contents { minipage, want };
         let me = self.me;
-        let receivers = if want == Want::Push { 0..self.hosts } else { requester.0..requester.0 + 1 };
-        for host in receivers.map(HostId).filter(|host| *host != me) {
+        let (first, count) = if want == Want::Push { (0, usize::MAX) } else { (requester.0, 1) };
+        // A requester that is no host gets nothing.
+        for host in (first..self.hosts).take(count).map(HostId).filter(|host| *host != me) {
             self.counts.contents_sent += 1;
             effects.send(host, contents);
         }

@@ -2,7 +2,7 @@
 
 mod message_bodies;
 
-use forebay_coherence::Message;
+use forebay_coherence::{HostId, Message, Minipage, Want};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -20,6 +20,16 @@ fn step() -> impl Strategy<Value = Vec<u8>> {
             bytes
         },
     )
+}
+
+#[test]
+fn a_requester_that_is_no_host_gets_nothing() {
+    for requester in [3, 0x0100, u16::MAX].map(HostId) {
+        for want in [Want::Read, Want::Write, Want::Push] {
+            let message = Message::Forward { minipage: Minipage(0), want, requester };
+            message_bodies::messages(&[&[0x80][..], &message.to_bytes()].concat());
+        }
+    }
 }
 
 proptest! {
