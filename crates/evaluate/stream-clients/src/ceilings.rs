@@ -166,7 +166,7 @@ impl Receivers {
                     Some(stream) => stream.as_raw_fd(),
                     None => self.pairs[key].media.as_raw_fd(),
                 };
-                while let Ok(Some(received)) = receiver.receive(&descriptor) {
+                while let Ok(Some(received)) = receiver.receive(&descriptor, None) {
                     if received.bytes.is_empty() {
                         return Ok(());
                     }

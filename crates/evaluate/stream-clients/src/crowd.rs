@@ -1,6 +1,8 @@
 //! All players, on the thread that runs them.
 
-use std::os::fd::OwnedFd;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -41,10 +43,10 @@ const GATHER: Duration = Duration::from_micros(500);
 /// Later ones count as this: ten minutes.
 const START_US_MAX: u64 = 600_000_000;
 
-/// Which socket of a player, in the lower bits of what epoll keeps.
+/// Which socket of a player, in the lower bits of what epoll keeps: its connection, or 1 and 2 for the packets and the reports of
+/// its first track, and so on.
 const CONTROL: u64 = 0;
-const MEDIA: u64 = 1;
-const REPORTS: u64 = 2;
+const SOCKET_BITS: u32 = 4;
 
 /// Players that come, play and leave.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ pub struct Crowd {
     /// Places of those that left, for others.
     free: Vec<usize>,
     joining: usize,
+    /// Those that do not read because their links have no room, and until when.
+    held: BinaryHeap<Reverse<(i64, usize)>>,
     /// Who is looked after next, and when the last was.
     round: usize,
     looked_ns: i64,
@@ -83,16 +87,21 @@ struct Count {
     played_ns: i64,
     seeks: u64,
     dropped: u64,
+    lost_on_link: u64,
 }
 
 impl Count {
-    fn add(&mut self, stream: &Stream) {
+    /// Counts the tracks of one player.
+    fn add(&mut self, tracks: &[Stream]) {
+        if tracks.is_empty() {
+            return;
+        }
         self.streams += 1;
-        self.late_streams += u32::from(stream.is_late());
-        self.expected += stream.expected;
-        self.lost += stream.lost;
-        self.late += stream.late;
-        self.played_ns += stream.played_ns;
+        self.late_streams += u32::from(tracks.iter().any(Stream::is_late));
+        self.expected += tracks.iter().map(|track| track.expected).sum::<u64>();
+        self.lost += tracks.iter().map(|track| track.lost).sum::<u64>();
+        self.late += tracks.iter().map(|track| track.late).sum::<u64>();
+        self.played_ns += tracks.iter().map(|track| track.played_ns).max().unwrap_or_default();
     }
 
     fn fail(&mut self, why: String) {
@@ -134,6 +143,7 @@ impl Crowd {
             next_ns: now,
             free: Vec::new(),
             joining: 0,
+            held: BinaryHeap::new(),
             round: 0,
             looked_ns: now,
             counting: false,
@@ -193,9 +203,7 @@ impl Crowd {
         self.counting = false;
         let now = stamp_ns();
         for player in self.players.iter().flatten() {
-            if let Some(stream) = player.end_counting(now, &mut self.tally) {
-                self.count.add(&stream);
-            }
+            self.count.add(&player.end_counting(now, &mut self.tally));
         }
         Ok(self.outcome(seconds, used))
     }
@@ -218,6 +226,7 @@ impl Crowd {
 
     fn outcome(&self, seconds: f64, used: Used) -> Outcome {
         let (tally, count) = (&self.tally, &self.count);
+        let has_lossy_links = !self.order.links.is_empty() && self.order.transport == Transport::Udp;
         Outcome {
             seconds,
             playing: self.playing(),
@@ -235,6 +244,11 @@ impl Crowd {
             overtaken: tally.overtaken,
             played_s: count.played_ns as f64 / SECOND_NS,
             lateness: Quantiles::of(&tally.lateness_us),
+            picture_lateness: Quantiles::of(&tally.picture_lateness_us),
+            sound_lateness: Quantiles::of(&tally.sound_lateness_us),
+            pictures: tally.pictures,
+            whole_pictures: tally.whole_pictures,
+            lost_on_link: has_lossy_links.then_some(count.lost_on_link),
             jitter: Quantiles::of(&tally.jitter_us),
             frame_jitter: Quantiles::of(&tally.frame_jitter_us),
             start: Quantiles::of(&self.starts_us),
@@ -264,7 +278,8 @@ impl Crowd {
         if self.order.transport == Transport::Udp {
             std::thread::sleep(GATHER);
         }
-        let wait = (end_ns - now).clamp(0, WAIT_NS);
+        let held_ns = self.held.peek().map_or(NEVER, |Reverse((until_ns, _))| until_ns - stamp_ns());
+        let wait = (end_ns - now).min(held_ns).clamp(0, WAIT_NS);
         let mut events = Vec::<epoll::Event>::with_capacity(EVENTS);
         let wait = Timespec { tv_sec: 0, tv_nsec: wait };
         match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait)) {
@@ -273,8 +288,9 @@ impl Crowd {
         }
         for event in events {
             let key = event.data.u64();
-            self.ready((key >> 2) as usize, key & 3);
+            self.ready((key >> SOCKET_BITS) as usize, key & ((1 << SOCKET_BITS) - 1));
         }
+        self.let_read_on(stamp_ns());
         self.look_after(now_ns());
         Ok(())
     }
@@ -300,6 +316,7 @@ impl Crowd {
             address: self.order.address,
             path: &self.order.paths[index % self.order.paths.len()],
             transport: self.order.transport,
+            link: self.order.links.get(index % self.order.paths.len()).copied(),
             place: if self.order.start == Start::Anywhere { self.random.f64() } else { 0.0 },
             needed_s: self.order.needed_s,
             late_s: self.order.late_s,
@@ -312,39 +329,68 @@ impl Crowd {
                 replay_ns: NEVER,
             },
         };
-        let player = match Player::begin(&role, &mut self.ports) {
+        let player = match Player::begin(&role) {
             Ok(player) => player,
             Err(why) => return self.count.fail(why),
         };
-        let key = (index as u64) << 2;
-        let watch = |socket: &dyn std::os::fd::AsFd, kind, flags| {
-            epoll::add(&self.epoll, socket.as_fd(), EventData::new_u64(key | kind), flags)
-        };
-        let mut watched = watch(&player.control, CONTROL, EventFlags::IN | EventFlags::OUT);
-        if let Some(pair) = &player.pair {
-            watched = watched
-                .and_then(|()| watch(&pair.media, MEDIA, EventFlags::IN))
-                .and_then(|()| watch(&pair.reports, REPORTS, EventFlags::IN));
-        }
-        if let Err(error) = watched {
-            return self.count.fail(Error::system("wait for packets")(error).to_string());
+        if let Err(error) = self.listen(&player.control, index, CONTROL, EventFlags::IN | EventFlags::OUT) {
+            return self.count.fail(error.to_string());
         }
         self.joining += 1;
         self.players[index] = Some(player);
     }
 
+    fn listen(&self, socket: &impl AsFd, index: usize, kind: u64, flags: EventFlags) -> Result<(), Error> {
+        let data = EventData::new_u64((index as u64) << SOCKET_BITS | kind);
+        epoll::add(&self.epoll, socket, data, flags).map_err(Error::system("wait for packets"))
+    }
+
+    /// Listens to the sockets of tracks from this one on.
+    fn listen_to_tracks(&self, index: usize, from: usize) -> Result<(), Error> {
+        let Some(player) = &self.players[index] else { return Ok(()) };
+        for (number, part) in player.parts.iter().enumerate().skip(from) {
+            if let Some(pair) = &part.pair {
+                self.listen(&pair.media, index, 2 * number as u64 + 1, EventFlags::IN)?;
+                self.listen(&pair.reports, index, 2 * number as u64 + 2, EventFlags::IN)?;
+            }
+        }
+        Ok(())
+    }
+
     fn ready(&mut self, index: usize, socket: u64) {
         self.with(index, |player, desk| match socket {
             CONTROL => player.control_ready(desk),
-            MEDIA => {
-                player.media_ready(desk);
+            media if media % 2 == 1 => {
+                player.media_ready((media / 2) as usize, desk);
                 Ok(())
             }
-            _ => {
-                player.reports_ready(desk);
+            reports => {
+                player.reports_ready((reports / 2 - 1) as usize, desk);
                 Ok(())
             }
         });
+    }
+
+    /// Lets those read whose links have room again.
+    fn let_read_on(&mut self, now: i64) {
+        while let Some(Reverse((_, index))) = self.held.peek().copied().filter(|held| held.0.0 <= now) {
+            self.held.pop();
+            if let Some(player) = &mut self.players[index] {
+                player.is_held = false;
+                self.look_for(index);
+                self.ready(index, CONTROL);
+            }
+        }
+    }
+
+    /// Has epoll tell what the connection of a player is to be looked at for.
+    fn look_for(&self, index: usize) {
+        let Some(player) = &self.players[index] else { return };
+        let read = if player.is_held { EventFlags::empty() } else { EventFlags::IN };
+        let write = if player.wants_to_write() { EventFlags::OUT } else { EventFlags::empty() };
+        let data = EventData::new_u64((index as u64) << SOCKET_BITS | CONTROL);
+        // Where it is not told to go on writing, it gives up in time.
+        let _ = epoll::modify(&self.epoll, &player.control, data, read | write);
     }
 
     /// Lets a player do something, and takes notice of what it is at then.
@@ -352,25 +398,37 @@ impl Crowd {
         // Its sockets may be gone since they were said to be ready.
         let Some(player) = &mut self.players[index] else { return };
         let (before, wrote, had_played) = (player.state, player.wants_to_write(), player.has_played);
+        let (pairs, was_held) = (player.pairs(), player.is_held);
         let tally = self.counting.then_some(&mut self.tally);
         let mut desk = Desk {
             receiver: &mut self.receiver,
+            ports: &mut self.ports,
             tally,
             starts_us: &mut self.starts_us,
             dropped: &mut self.count.dropped,
+            lost_on_link: &mut self.count.lost_on_link,
         };
         if let Err(why) = work(player, &mut desk) {
             self.count.fail(why);
             self.remove(index);
             return;
         }
-        if player.wants_to_write() != wrote {
-            let out = if wrote { EventFlags::empty() } else { EventFlags::OUT };
-            let data = EventData::new_u64((index as u64) << 2 | CONTROL);
-            // Where it is not told to go on writing, it gives up in time.
-            let _ = epoll::modify(&self.epoll, &player.control, data, EventFlags::IN | out);
+        if let Some(until_ns) = player.held_until_ns().filter(|_| !was_held) {
+            player.is_held = true;
+            self.held.push(Reverse((until_ns, index)));
         }
-        if before != State::Playing && player.state == State::Playing {
+        let begins = before != State::Playing && player.state == State::Playing;
+        let is_changed = player.wants_to_write() != wrote || player.is_held != was_held;
+        let has_sockets = player.pairs() > pairs;
+        if is_changed {
+            self.look_for(index);
+        }
+        if let Some(Err(error)) = has_sockets.then(|| self.listen_to_tracks(index, pairs)) {
+            self.count.fail(error.to_string());
+            self.remove(index);
+            return;
+        }
+        if begins {
             self.joining -= usize::from(!had_played);
             self.plays(index);
         }
@@ -381,8 +439,7 @@ impl Crowd {
         let now = now_ns();
         let seek_ns = self.after(self.order.seek_every_s, now);
         let Some(player) = &mut self.players[index] else { return };
-        let set_up = player.set_up.expect("nothing plays that is not set up");
-        let keep_alive_ns = now + (set_up.keep_alive_s * SECOND_NS) as i64;
+        let keep_alive_ns = now + (player.keep_alive_s() * SECOND_NS) as i64;
         player.due = Due {
             gives_up_ns: NEVER,
             keep_alive_ns: keep_alive_ns.min(player.due.keep_alive_ns),
@@ -440,8 +497,7 @@ impl Crowd {
         }
         if now >= due.keep_alive_ns {
             self.with(index, |player, _| {
-                let every_s = player.set_up.map_or(0.0, |set_up| set_up.keep_alive_s);
-                player.due.keep_alive_ns = now + (every_s * SECOND_NS) as i64;
+                player.due.keep_alive_ns = now + (player.keep_alive_s() * SECOND_NS) as i64;
                 player.keep_alive()
             });
         }
@@ -456,10 +512,8 @@ impl Crowd {
     fn leave(&mut self, index: usize) {
         let Some(player) = &mut self.players[index] else { return };
         player.leave();
-        if let Some(stream) =
-            self.counting.then(|| player.end_counting(stamp_ns(), &mut self.tally)).flatten()
-        {
-            self.count.add(&stream);
+        if self.counting {
+            self.count.add(&player.end_counting(stamp_ns(), &mut self.tally));
         }
         self.remove(index);
         self.free.push(index);

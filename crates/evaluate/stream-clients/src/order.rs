@@ -15,6 +15,8 @@ pub struct Order {
     pub address: SocketAddr,
     /// What there is to play, below the server's address. Player n plays the one with n modulo their number.
     pub paths: Vec<String>,
+    /// Bits a second of the link between the server and a player, for each of the paths; empty where there is no limit.
+    pub links: Vec<f64>,
     /// How many play at the same time.
     pub players: u32,
     /// How packets are to come.
@@ -40,6 +42,10 @@ impl Order {
         let positive = |value: Option<f64>| value.is_none_or(|value| value.is_finite() && value > 0.0);
         if self.players == 0 || self.paths.is_empty() {
             return Err(Error::Order("there is nobody to play, or nothing; give at least one of both"));
+        }
+        let has_links = self.links.is_empty() || self.links.len() == self.paths.len();
+        if !has_links || !self.links.iter().all(|bits| positive(Some(*bits))) {
+            return Err(Error::Order("give a link of more than nothing for each path, or none"));
         }
         if !positive(Some(self.ramp_per_second)) || !positive(self.seek_every_s) || !positive(self.stay_s) {
             return Err(Error::Order(

@@ -14,9 +14,9 @@ pub struct Outcome {
     pub failed: u32,
     /// What the first of these was told.
     pub first_failure: Option<String>,
-    /// Streams that were played.
+    /// Streams that were played, each with its picture and its sound.
     pub streams: u32,
-    /// Streams of which one packet in a hundred was lost or late, or that stood still; failed players count too.
+    /// Streams of which one packet in a hundred was lost or late, or that stood still, in one track or both; failed players count too.
     pub late_streams: u32,
     /// Seeks, and beginnings from the front when the media were at their end.
     pub seeks: u64,
@@ -38,6 +38,16 @@ pub struct Outcome {
     pub played_s: f64,
     /// Of the first packet of each frame against the schedule.
     pub lateness: Quantiles,
+    /// The same of pictures alone.
+    pub picture_lateness: Quantiles,
+    /// The same of sound alone.
+    pub sound_lateness: Quantiles,
+    /// Pictures that were to come, where packets say which is a picture's last.
+    pub pictures: u64,
+    /// Those of which all packets came.
+    pub whole_pictures: u64,
+    /// Packets that were lost because the link had too many, where there is one and they are datagrams.
+    pub lost_on_link: Option<u64>,
     /// Interarrival jitter of RFC 3550.
     pub jitter: Quantiles,
     /// The same of the first packets of frames alone.

@@ -3,7 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::protocol::{Came, Client, Head, Heard, Incoming, Lane, Reception, SetUp, Stream, Tally, Wish};
+use crate::protocol::{
+    Came, Client, Head, Heard, Incoming, Lane, Link, Reception, SetUp, Stream, Tally, Track, Wish,
+};
 use hdrhistogram::Histogram;
 
 use crate::clock::stamp_ns;
@@ -20,12 +22,15 @@ const END_S: f64 = 1.0;
 /// What all players use.
 pub(crate) struct Desk<'a> {
     pub(crate) receiver: &'a mut Receiver,
+    pub(crate) ports: &'a mut Ports,
     /// Where samples go, in the part of the time that counts.
     pub(crate) tally: Option<&'a mut Tally>,
     /// From being asked to play to the first packet, in microseconds.
     pub(crate) starts_us: &'a mut Histogram<u64>,
     /// Datagrams that found a socket full.
     pub(crate) dropped: &'a mut u64,
+    /// Packets that the link had no room for.
+    pub(crate) lost_on_link: &'a mut u64,
 }
 
 /// What a player is at.
@@ -58,12 +63,13 @@ pub(crate) struct Due {
 #[derive(Debug)]
 pub(crate) struct Player {
     pub(crate) control: TcpStream,
-    pub(crate) pair: Option<Pair>,
+    /// Its tracks, in the order in which they are set up.
+    pub(crate) parts: Vec<Part>,
+    transport: Transport,
+    link: Option<Link>,
     address: SocketAddr,
     incoming: Incoming,
     client: Client,
-    pub(crate) set_up: Option<SetUp>,
-    reception: Option<Reception>,
     tolerance_ns: i64,
     needed_s: f64,
     unsent: Vec<u8>,
@@ -73,11 +79,22 @@ pub(crate) struct Player {
     from_s: f64,
     /// When it was asked to play, by the clock of stamps.
     asked_ns: i64,
-    /// Datagrams that found its socket full.
-    dropped: u32,
     pub(crate) due: Due,
+    /// Whether it is not read from because its link has no room.
+    pub(crate) is_held: bool,
     /// Whether it has ever played.
     pub(crate) has_played: bool,
+}
+
+/// A track as a player has it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    track: Track,
+    pub(crate) pair: Option<Pair>,
+    set_up: Option<SetUp>,
+    reception: Reception,
+    /// Datagrams that found its socket full.
+    dropped: u32,
 }
 
 /// What a player is to be.
@@ -85,6 +102,8 @@ pub(crate) struct Role<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) path: &'a str,
     pub(crate) transport: Transport,
+    /// Bits a second of its link, where that is less than the loopback's.
+    pub(crate) link: Option<f64>,
     pub(crate) place: f64,
     pub(crate) needed_s: f64,
     pub(crate) late_s: f64,
@@ -93,21 +112,19 @@ pub(crate) struct Role<'a> {
 
 impl Player {
     /// Begins to connect. A sentence where that is not possible.
-    pub(crate) fn begin(role: &Role<'_>, ports: &mut Ports) -> Result<Self, String> {
-        let control = connect(role.address).map_err(|error| refused(role.address, &error))?;
-        let pair = match role.transport {
-            Transport::Udp => Some(ports.pair(role.address.ip()).map_err(|error| error.to_string())?),
-            Transport::Tcp => None,
-        };
-        let wish = pair.as_ref().map_or(Wish::Tcp, |pair| Wish::Udp { port: pair.port });
+    pub(crate) fn begin(role: &Role<'_>) -> Result<Self, String> {
+        let link = role.link.map(Link::new);
+        // Datagrams that a link delays have passed the loopback; the bytes of a connection wait at the server.
+        let window = link.as_ref().filter(|_| role.transport == Transport::Tcp).map(Link::queue_bytes);
+        let control = connect(role.address, window).map_err(|error| refused(role.address, &error))?;
         Ok(Self {
             control,
-            pair,
+            parts: Vec::new(),
+            transport: role.transport,
+            link,
             address: role.address,
             incoming: Incoming::default(),
-            client: Client::new(format!("rtsp://{}/{}", role.address, role.path), wish),
-            set_up: None,
-            reception: None,
+            client: Client::new(format!("rtsp://{}/{}", role.address, role.path)),
             tolerance_ns: (role.late_s * SECOND_NS) as i64,
             needed_s: role.needed_s,
             unsent: Vec::new(),
@@ -115,8 +132,8 @@ impl Player {
             place: role.place,
             from_s: 0.0,
             asked_ns: 0,
-            dropped: 0,
             due: role.due,
+            is_held: false,
             has_played: false,
         })
     }
@@ -136,7 +153,11 @@ impl Player {
         }
         self.flush()?;
         for _ in 0..LOOKS {
-            let received = match desk.receiver.receive(&self.control) {
+            if self.held_until_ns().is_some() {
+                break;
+            }
+            let most = self.link.as_ref().filter(|_| self.transport == Transport::Tcp).map(Link::part_bytes);
+            let received = match desk.receiver.receive(&self.control, most) {
                 Ok(Some(received)) => received,
                 Ok(None) => break,
                 Err(error) => return Err(format!("the connection broke: {}", reason(&error))),
@@ -145,18 +166,19 @@ impl Player {
                 return Err("the server closed the connection".into());
             }
             let mut answers = Vec::new();
-            let channel = match self.set_up {
-                Some(SetUp { lane: Lane::Tcp { media, .. }, .. }) => Some(media),
-                _ => None,
+            let Self { incoming, parts, state, link, .. } = self;
+            let arrival_ns = match link.as_mut().filter(|_| most.is_some()) {
+                Some(link) => link.pass(received.bytes.len(), stamp_ns()),
+                None => received.arrival_ns,
             };
-            let Self { incoming, reception, state, .. } = self;
-            let arrival_ns = received.arrival_ns;
             let mut each = |came: Came<'_>| match came {
                 Came::Answer(answer) => answers.push(answer),
-                Came::Packet { channel: on, head, bytes } if Some(on) == channel => {
-                    take(reception, *state, head, bytes, arrival_ns, desk.tally.as_deref_mut());
+                Came::Packet { channel, head, bytes } => {
+                    let part = parts.iter_mut().find(|part| part.channel() == Some(channel));
+                    if let Some(Part { reception, .. }) = part {
+                        take(reception, *state, head, bytes, arrival_ns, desk.tally.as_deref_mut());
+                    }
                 }
-                Came::Packet { .. } => {}
             };
             incoming.push(received.bytes, &mut each).map_err(|error| error.to_string())?;
             self.notice_start(arrival_ns, desk.starts_us);
@@ -168,29 +190,61 @@ impl Player {
         Ok(())
     }
 
+    /// Until when its link has no room for more of its connection, by the clock of stamps; `None` where it has.
+    pub(crate) fn held_until_ns(&self) -> Option<i64> {
+        let link = self.link.as_ref().filter(|_| self.transport == Transport::Tcp)?;
+        Some(link.free_ns()).filter(|free_ns| *free_ns > stamp_ns())
+    }
+
     fn heard(&mut self, heard: Heard, desk: &mut Desk<'_>) -> Result<(), String> {
         match heard {
-            Heard::Ask(request) => self.send(&request),
+            Heard::Tracks(tracks) => {
+                let tolerance_ns = self.tolerance_ns;
+                let part = |track: Track| Part {
+                    reception: Reception::new(&track, tolerance_ns),
+                    track,
+                    pair: None,
+                    set_up: None,
+                    dropped: 0,
+                };
+                self.parts = tracks.into_iter().map(part).collect();
+                self.set_up_next(desk)
+            }
             Heard::Ready(set_up) => {
-                self.set_up = Some(set_up);
-                self.reception = Some(Reception::new(set_up.clock_hz, self.tolerance_ns));
-                self.play()
+                if let Some(part) = self.parts.iter_mut().find(|part| part.set_up.is_none()) {
+                    part.set_up = Some(set_up);
+                }
+                self.set_up_next(desk)
             }
             Heard::Paused if self.state == State::Pausing => {
                 // What was still on its way belongs to where it played before.
-                self.media_ready(desk);
+                (0..self.parts.len()).for_each(|part| self.media_ready(part, desk));
                 self.play()
             }
             Heard::Paused | Heard::Plays(_) | Heard::Nothing => Ok(()),
         }
     }
 
+    /// Asks for the next track, or has all of them played.
+    fn set_up_next(&mut self, desk: &mut Desk<'_>) -> Result<(), String> {
+        let Some(place) = self.parts.iter().position(|part| part.set_up.is_none()) else {
+            return self.play();
+        };
+        let part = &mut self.parts[place];
+        let wish = match self.transport {
+            Transport::Udp => {
+                let pair = desk.ports.pair(self.address.ip()).map_err(|error| error.to_string())?;
+                Wish::Udp { port: part.pair.insert(pair).port }
+            }
+            Transport::Tcp => Wish::Tcp { channel: 2 * place as u8 },
+        };
+        let request = self.client.set_up(&part.track, wish);
+        self.send(&request)
+    }
+
     fn play(&mut self) -> Result<(), String> {
-        if let Some(reception) = &mut self.reception {
-            reception.restart();
-        }
-        let length_s = self.set_up.and_then(|set_up| set_up.length_s);
-        self.from_s = self.place * (length_s.unwrap_or(0.0) - self.needed_s).max(0.0);
+        self.parts.iter_mut().for_each(|part| part.reception.restart());
+        self.from_s = self.place * (self.length_s().unwrap_or(0.0) - self.needed_s).max(0.0);
         self.state = State::Starting;
         self.asked_ns = stamp_ns();
         let request = self.client.play(self.from_s);
@@ -205,19 +259,27 @@ impl Player {
         self.send(&request)
     }
 
-    /// Takes the packets that have come.
-    pub(crate) fn media_ready(&mut self, desk: &mut Desk<'_>) {
-        let Some(pair) = &self.pair else { return };
+    /// Takes the packets of a track that have come.
+    pub(crate) fn media_ready(&mut self, part: usize, desk: &mut Desk<'_>) {
+        let Self { parts, link, state, .. } = self;
+        let Some(Part { pair: Some(pair), reception, dropped, .. }) = parts.get_mut(part) else { return };
         let mut first_ns = None;
         for _ in 0..LOOKS {
             // That a port of the server is closed is told on the connection as well.
-            let Ok(Some(received)) = desk.receiver.receive(&pair.media) else { break };
-            first_ns.get_or_insert(received.arrival_ns);
-            *desk.dropped += u64::from(received.dropped.saturating_sub(self.dropped));
-            self.dropped = self.dropped.max(received.dropped);
+            let Ok(Some(received)) = desk.receiver.receive(&pair.media, None) else { break };
+            *desk.dropped += u64::from(received.dropped.saturating_sub(*dropped));
+            *dropped = received.dropped.max(*dropped);
             for packet in received.bytes.chunks(received.datagram) {
-                let tally = desk.tally.as_deref_mut();
-                take(&mut self.reception, self.state, packet, packet.len(), received.arrival_ns, tally);
+                let passed = match link {
+                    Some(link) => link.datagram(packet.len(), received.arrival_ns),
+                    None => Some(received.arrival_ns),
+                };
+                let Some(arrival_ns) = passed else {
+                    *desk.lost_on_link += u64::from(desk.tally.is_some());
+                    continue;
+                };
+                first_ns.get_or_insert(arrival_ns);
+                take(reception, *state, packet, packet.len(), arrival_ns, desk.tally.as_deref_mut());
             }
         }
         if let Some(first_ns) = first_ns {
@@ -225,18 +287,18 @@ impl Player {
         }
     }
 
-    /// Takes reports that have come, which nobody reads.
-    pub(crate) fn reports_ready(&mut self, desk: &mut Desk<'_>) {
-        let Some(pair) = &self.pair else { return };
+    /// Takes reports of a track that have come, which nothing reads.
+    pub(crate) fn reports_ready(&mut self, part: usize, desk: &mut Desk<'_>) {
+        let Some(Part { pair: Some(pair), .. }) = self.parts.get(part) else { return };
         for _ in 0..LOOKS {
-            if !matches!(desk.receiver.receive(&pair.reports), Ok(Some(_))) {
+            if !matches!(desk.receiver.receive(&pair.reports, None), Ok(Some(_))) {
                 break;
             }
         }
     }
 
     fn notice_start(&mut self, arrival_ns: i64, starts_us: &mut Histogram<u64>) {
-        let begun = self.reception.as_ref().is_some_and(Reception::has_begun);
+        let begun = self.parts.iter().any(|part| part.reception.has_begun());
         if self.state == State::Starting && begun {
             self.state = State::Playing;
             self.has_played = true;
@@ -244,10 +306,19 @@ impl Player {
         }
     }
 
+    fn length_s(&self) -> Option<f64> {
+        self.parts.iter().filter_map(|part| part.track.length_s).reduce(f64::min)
+    }
+
     /// How long it can play from where it began last, in seconds; `None` where there is no end.
     pub(crate) fn lasts_s(&self) -> Option<f64> {
-        let length_s = self.set_up?.length_s?;
-        Some((length_s - self.from_s - END_S).max(END_S))
+        Some((self.length_s()? - self.from_s - END_S).max(END_S))
+    }
+
+    /// How often it is to ask something, in seconds.
+    pub(crate) fn keep_alive_s(&self) -> f64 {
+        let all = self.parts.iter().filter_map(|part| part.set_up).map(|set_up| set_up.keep_alive_s);
+        all.reduce(f64::min).unwrap_or_default()
     }
 
     pub(crate) fn keep_alive(&mut self) -> Result<(), String> {
@@ -257,22 +328,26 @@ impl Player {
 
     /// Tells the server what was received (RFC 3550, section 6.4.2).
     pub(crate) fn report(&mut self) -> Result<(), String> {
-        let (Some(set_up), Some(reception)) = (self.set_up, &mut self.reception) else { return Ok(()) };
-        let receiver = u32::from(self.pair.as_ref().map_or(1, |pair| pair.port));
-        let report = reception.report(receiver);
-        match set_up.lane {
-            Lane::Udp { reports: Some(port) } => {
-                let to = SocketAddr::new(self.address.ip(), port);
-                // A report that is lost is followed by another one.
-                self.pair.as_ref().map(|pair| pair.reports.send_to(&report, to));
-                Ok(())
+        let mut on_connection = Vec::new();
+        for part in &mut self.parts {
+            let Some(set_up) = part.set_up else { continue };
+            let receiver = u32::from(part.pair.as_ref().map_or(1, |pair| pair.port));
+            let report = part.reception.report(receiver);
+            match set_up.lane {
+                Lane::Udp { reports: Some(port) } => {
+                    let to = SocketAddr::new(self.address.ip(), port);
+                    // A report that is lost is followed by another one.
+                    let _ = part.pair.as_ref().map(|pair| pair.reports.send_to(&report, to));
+                }
+                Lane::Tcp { reports, .. } => {
+                    let [high, low] = (report.len() as u16).to_be_bytes();
+                    on_connection.extend([b'$', reports, high, low]);
+                    on_connection.extend(report);
+                }
+                Lane::Udp { reports: None } => {}
             }
-            Lane::Tcp { reports, .. } => {
-                let [high, low] = (report.len() as u16).to_be_bytes();
-                self.send(&[&[b'$', reports, high, low], report.as_slice()].concat())
-            }
-            Lane::Udp { reports: None } => Ok(()),
         }
+        self.send(&on_connection)
     }
 
     pub(crate) fn leave(&mut self) {
@@ -284,23 +359,26 @@ impl Player {
 
     /// The part of the time that counts begins.
     pub(crate) fn begin_counting(&mut self) {
-        if let Some(reception) = &mut self.reception {
-            reception.begin();
+        self.parts.iter_mut().for_each(|part| part.reception.begin());
+    }
+
+    /// That part ends, or the player leaves: what came of each track. Nothing where nothing could have come yet.
+    pub(crate) fn end_counting(&self, now_ns: i64, tally: &mut Tally) -> Vec<Stream> {
+        let is_new = self.state == State::Starting && now_ns - self.asked_ns <= self.tolerance_ns;
+        let ends = self.parts.iter().map(|part| part.reception.end(now_ns, tally));
+        match self.state {
+            State::Playing | State::Pausing => ends.collect(),
+            // A little while it may wait for the first packet from elsewhere, too.
+            State::Starting if self.has_played || !is_new => {
+                ends.map(|stream| Stream { stands_still: !is_new, ..stream }).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
-    /// That part ends, or the player leaves; `None` where nothing could have come yet.
-    pub(crate) fn end_counting(&self, now_ns: i64, tally: &mut Tally) -> Option<Stream> {
-        let reception = self.reception.as_ref()?;
-        let is_new = self.state == State::Starting && now_ns - self.asked_ns <= self.tolerance_ns;
-        match self.state {
-            State::Playing | State::Pausing => Some(reception.end(now_ns, tally)),
-            // A little while it may wait for the first packet from elsewhere, too.
-            State::Starting if self.has_played || !is_new => {
-                Some(Stream { stands_still: !is_new, ..reception.end(now_ns, tally) })
-            }
-            _ => None,
-        }
+    /// How many tracks have sockets of their own.
+    pub(crate) fn pairs(&self) -> usize {
+        self.parts.iter().filter(|part| part.pair.is_some()).count()
     }
 
     pub(crate) fn wants_to_write(&self) -> bool {
@@ -325,9 +403,19 @@ impl Player {
     }
 }
 
+impl Part {
+    /// Of its packets, on the connection.
+    fn channel(&self) -> Option<u8> {
+        match self.set_up?.lane {
+            Lane::Tcp { media, .. } => Some(media),
+            Lane::Udp { .. } => None,
+        }
+    }
+}
+
 /// What comes while it pauses is of where it played before.
 fn take(
-    reception: &mut Option<Reception>,
+    reception: &mut Reception,
     state: State,
     packet: &[u8],
     bytes: usize,
@@ -335,7 +423,7 @@ fn take(
     tally: Option<&mut Tally>,
 ) {
     let plays = matches!(state, State::Starting | State::Playing);
-    let (Some(reception), true, Some(head)) = (reception, plays, Head::parse(packet)) else { return };
+    let (true, Some(head)) = (plays, Head::parse(packet)) else { return };
     reception.take(head, bytes as u64, arrival_ns, tally);
 }
 

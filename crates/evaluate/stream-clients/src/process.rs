@@ -124,6 +124,7 @@ mod tests {
         let order = Order {
             address: nowhere,
             paths: vec!["film".into()],
+            links: vec![],
             players: 2,
             transport: Transport::Tcp,
             ramp_per_second: 100.0,

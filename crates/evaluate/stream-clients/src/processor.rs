@@ -9,8 +9,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::Error;
 use crate::order::Transport;
 
-/// Descriptors of a player: its connection, and over UDP a socket for packets and one for reports.
-const DESCRIPTORS_UDP: u64 = 3;
+/// Descriptors of a player: its connection, and over UDP a socket for packets and one for reports of each of two tracks.
+const DESCRIPTORS_UDP: u64 = 5;
 const DESCRIPTORS_TCP: u64 = 1;
 const DESCRIPTORS_BESIDES: u64 = 64;
 
@@ -132,7 +132,7 @@ mod tests {
     fn room_that_cannot_be_had_is_told_with_the_remedy() {
         make_room(1, Transport::Tcp).unwrap();
         if let Err(error) = make_room(u32::MAX, Transport::Udp) {
-            assert!(error.to_string().contains("ulimit -n 12884901949"), "{error}");
+            assert!(error.to_string().contains("ulimit -n 21474836539"), "{error}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 
-use nix::sys::socket::sockopt::{RcvBuf, ReceiveTimestampns, RxqOvfl, UdpGroSegment};
+use nix::sys::socket::sockopt::{RcvBuf, ReceiveTimestampns, RxqOvfl, TcpMaxSeg, UdpGroSegment};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -18,6 +18,10 @@ const PORTS: std::ops::Range<u16> = 10_000..60_000;
 const SOCKET_BYTES: usize = 1 << 20;
 /// What is received at once: the most that is put together of datagrams.
 const TOGETHER_BYTES: usize = 64 << 10;
+/// Less a connection does not wait with.
+const WINDOW_BYTES_MIN: usize = 16 << 10;
+/// What an Ethernet frame carries of a connection.
+const SEGMENT_BYTES: u32 = 1_460;
 /// Room for the kernel's time and the length of datagrams that were put together.
 const CONTROL_BYTES: usize = 128;
 
@@ -71,12 +75,18 @@ impl Ports {
     }
 }
 
-/// Begins a connection, which may not be there yet.
-pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+/// Begins a connection, which may not be there yet. Where a `window` is given, no more bytes wait here than that, in packets as
+/// long as those of Ethernet.
+pub(crate) fn connect(address: SocketAddr, window: Option<usize>) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
+    if let Some(window) = window {
+        // What the kernel keeps besides the bytes counts too.
+        setsockopt(&socket, RcvBuf, &window.max(WINDOW_BYTES_MIN))?;
+        setsockopt(&socket, TcpMaxSeg, &SEGMENT_BYTES)?;
+    }
     match rustix::net::connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => {}
         Err(error) => return Err(error.into()),
@@ -109,10 +119,15 @@ impl Receiver {
         Self { bytes: vec![0; TOGETHER_BYTES], control: vec![0; CONTROL_BYTES] }
     }
 
-    /// `None` where nothing is there; no bytes of a connection where it has ended.
-    pub(crate) fn receive(&mut self, socket: &impl AsRawFd) -> io::Result<Option<Received<'_>>> {
+    /// Takes `most` bytes of a connection where that is given. `None` where nothing is there; no bytes of a connection where it has ended.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &impl AsRawFd,
+        most: Option<usize>,
+    ) -> io::Result<Option<Received<'_>>> {
         let (length, segment, stamp, dropped) = {
-            let mut slices = [IoSliceMut::new(&mut self.bytes)];
+            let room = most.unwrap_or(TOGETHER_BYTES).clamp(1, TOGETHER_BYTES);
+            let mut slices = [IoSliceMut::new(&mut self.bytes[..room])];
             let message = match recvmsg::<SockaddrStorage>(
                 socket.as_raw_fd(),
                 &mut slices,
@@ -151,7 +166,7 @@ mod tests {
 
     fn wait(receiver: &mut Receiver, socket: &impl AsRawFd) -> (Vec<u8>, usize, i64) {
         for _ in 0..2_000 {
-            if let Some(received) = receiver.receive(socket).unwrap() {
+            if let Some(received) = receiver.receive(socket, None).unwrap() {
                 return (received.bytes.to_vec(), received.datagram, received.arrival_ns);
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -178,7 +193,7 @@ mod tests {
     fn datagrams_come_with_the_time_at_which_the_kernel_had_them() {
         let pair = Ports::new(77).pair(Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut receiver = Receiver::new();
-        assert!(receiver.receive(&pair.media).unwrap().is_none());
+        assert!(receiver.receive(&pair.media, None).unwrap().is_none());
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         // The kernel takes a moment to begin to stamp, after the first socket that wants it.
         let is_stamped = (0..50).any(|_| {
@@ -203,11 +218,11 @@ mod tests {
         (0..100).for_each(|_| assert_eq!(send(), 1_000));
         let mut receiver = Receiver::new();
         let mut came = 0;
-        while receiver.receive(&pair.media).unwrap().is_some() {
+        while receiver.receive(&pair.media, None).unwrap().is_some() {
             came += 1;
         }
         send();
-        let dropped = receiver.receive(&pair.media).unwrap().unwrap().dropped;
+        let dropped = receiver.receive(&pair.media, None).unwrap().unwrap().dropped;
         assert_eq!((came + dropped, came < 100), (100, true));
     }
 

@@ -1,4 +1,4 @@
-//! The client's side of RTSP (RFC 2326): one track of one URL, described, set up, played, paused and played from elsewhere.
+//! The client's side of RTSP (RFC 2326): the tracks of one URL, described, set up, played, paused and played from elsewhere.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,10 @@ pub enum Wish {
         port: u16,
     },
     /// On the connection, between answers.
-    Tcp,
+    Tcp {
+        /// The channel of packets; that of reports is the next one.
+        channel: u8,
+    },
 }
 
 /// How packets come.
@@ -43,10 +46,6 @@ pub enum Lane {
 pub struct SetUp {
     /// How packets come.
     pub lane: Lane,
-    /// Ticks of timestamps in a second.
-    pub clock_hz: u32,
-    /// How long it plays, in seconds, where there is an end.
-    pub length_s: Option<f64>,
     /// How often a request is to be made at least, in seconds.
     pub keep_alive_s: f64,
 }
@@ -63,9 +62,9 @@ pub struct Playing {
 /// What an answer means.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
-    /// This is to be sent.
-    Ask(Vec<u8>),
-    /// All is ready to be played: [`Client::play`].
+    /// There are these tracks, of which each is to be set up: [`Client::set_up`].
+    Tracks(Vec<Track>),
+    /// A track is set up. When all of them are, they are ready to be played: [`Client::play`].
     Ready(SetUp),
     /// It plays, from where it was asked to.
     Plays(Playing),
@@ -106,12 +105,12 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 pub struct Client {
     url: String,
-    wish: Wish,
+    /// How the track is wanted that was asked for last.
+    wish: Option<Wish>,
     /// What was asked and not yet answered.
     asked: VecDeque<(u32, Request)>,
     sequence: u32,
     session: Option<String>,
-    track: Option<Track>,
     base: String,
 }
 
@@ -141,15 +140,35 @@ impl Request {
 impl Client {
     /// Of a whole URL.
     #[must_use]
-    pub fn new(url: impl Into<String>, wish: Wish) -> Self {
+    pub fn new(url: impl Into<String>) -> Self {
         let url = url.into();
-        Self { base: url.clone(), url, wish, asked: VecDeque::new(), sequence: 0, session: None, track: None }
+        Self { base: url.clone(), url, wish: None, asked: VecDeque::new(), sequence: 0, session: None }
     }
 
     /// The first request.
     #[must_use]
     pub fn describe(&mut self) -> Vec<u8> {
         self.ask(Request::Describe, &self.url.clone(), "Accept: application/sdp\r\n")
+    }
+
+    /// Asks for a track in this way; the one before is to be set up already.
+    #[must_use]
+    pub fn set_up(&mut self, track: &Track, wish: Wish) -> Vec<u8> {
+        let control = match track.control.as_str() {
+            "*" => self.base.clone(),
+            whole if whole.starts_with("rtsp://") => whole.to_owned(),
+            part => format!("{}/{part}", self.base.trim_end_matches('/')),
+        };
+        let transport = match wish {
+            Wish::Udp { port } => {
+                format!("Transport: RTP/AVP;unicast;client_port={port}-{}\r\n", u32::from(port) + 1)
+            }
+            Wish::Tcp { channel } => {
+                format!("Transport: RTP/AVP/TCP;unicast;interleaved={channel}-{}\r\n", u32::from(channel) + 1)
+            }
+        };
+        self.wish = Some(wish);
+        self.ask(Request::SetUp, &control, &transport)
     }
 
     /// Has it played from so many seconds after its beginning.
@@ -195,7 +214,7 @@ impl Client {
         }
         match request {
             Request::Describe => self.described(answer),
-            Request::SetUp => self.set_up(answer),
+            Request::SetUp => self.was_set_up(answer),
             Request::Play => Ok(Heard::Plays(playing(answer))),
             Request::Pause => Ok(Heard::Paused),
             Request::KeepAlive | Request::TearDown => Ok(Heard::Nothing),
@@ -218,37 +237,23 @@ impl Client {
         if let Some(base) = base.filter(|base| base.starts_with("rtsp://")) {
             base.clone_into(&mut self.base);
         }
-        let track = Track::of(&answer.body).ok_or_else(|| Refused::NoTrack { url: self.url.clone() })?;
-        let control = match track.control.as_str() {
-            "*" => self.base.clone(),
-            whole if whole.starts_with("rtsp://") => whole.to_owned(),
-            part => format!("{}/{part}", self.base.trim_end_matches('/')),
-        };
-        self.track = Some(track);
-        let transport = match self.wish {
-            Wish::Udp { port } => {
-                format!("Transport: RTP/AVP;unicast;client_port={port}-{}\r\n", u32::from(port) + 1)
-            }
-            Wish::Tcp => "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n".to_owned(),
-        };
-        Ok(Heard::Ask(self.ask(Request::SetUp, &control, &transport)))
+        let tracks = Track::of(&answer.body);
+        match tracks.is_empty() {
+            true => Err(Refused::NoTrack { url: self.url.clone() }),
+            false => Ok(Heard::Tracks(tracks)),
+        }
     }
 
-    fn set_up(&mut self, answer: &Answer) -> Result<Heard, Refused> {
+    fn was_set_up(&mut self, answer: &Answer) -> Result<Heard, Refused> {
         let refused = || Refused::NoSession { url: self.url.clone() };
         let mut session = answer.header("session").ok_or_else(refused)?.split(';').map(str::trim);
         let name = session.next().filter(|name| !name.is_empty()).ok_or_else(refused)?.to_owned();
         let timeout = session.find_map(|part| part.strip_prefix("timeout=")?.trim().parse().ok());
-        let lane = lane(answer.header("transport").unwrap_or_default(), self.wish).ok_or_else(refused)?;
-        let track = self.track.as_ref().ok_or_else(refused)?;
-        let ready = SetUp {
-            lane,
-            clock_hz: track.clock_hz,
-            length_s: track.length_s,
-            keep_alive_s: f64::from(timeout.unwrap_or(TIMEOUT_S).max(2)) / 2.0,
-        };
+        let wish = self.wish.ok_or_else(refused)?;
+        let lane = lane(answer.header("transport").unwrap_or_default(), wish).ok_or_else(refused)?;
+        let keep_alive_s = f64::from(timeout.unwrap_or(TIMEOUT_S).max(2)) / 2.0;
         self.session = Some(name);
-        Ok(Heard::Ready(ready))
+        Ok(Heard::Ready(SetUp { lane, keep_alive_s }))
     }
 
     fn ask(&mut self, request: Request, url: &str, headers: &str) -> Vec<u8> {
@@ -275,7 +280,7 @@ fn lane(transport: &str, wish: Wish) -> Option<Lane> {
         Some((first.parse::<u16>().ok()?, second.parse::<u16>().ok()?))
     };
     match wish {
-        Wish::Tcp => {
+        Wish::Tcp { .. } => {
             let (media, reports) = pair("interleaved").filter(|_| over_tcp)?;
             Some(Lane::Tcp { media: media.try_into().ok()?, reports: reports.try_into().ok()? })
         }
@@ -301,9 +306,12 @@ fn playing(answer: &Answer) -> Playing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::track::Kind;
 
     const SDP: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=x\r\nt=0 0\r\na=range:npt=0-60\r\n\
                        m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:stream=0\r\n";
+
+    const TCP: Wish = Wish::Tcp { channel: 0 };
 
     fn answer(sequence: u32, headers: &[(&str, &str)], body: &str) -> Answer {
         let own = [("cseq".to_owned(), sequence.to_string())];
@@ -316,13 +324,15 @@ mod tests {
     }
 
     fn described(wish: Wish) -> (Client, String) {
-        let mut client = Client::new("rtsp://h:8554/film", wish);
+        let mut client = Client::new("rtsp://h:8554/film");
         let asked = text(client.describe());
         assert!(asked.starts_with("DESCRIBE rtsp://h:8554/film RTSP/1.0\r\nCSeq: 1\r\n"), "{asked}");
         assert!(asked.ends_with("\r\n\r\n"));
         let base = [("content-base", "rtsp://h:8554/film/")];
-        let Heard::Ask(set_up) = client.hear(&answer(1, &base, SDP)).unwrap() else { panic!() };
-        (client, text(set_up))
+        let Heard::Tracks(tracks) = client.hear(&answer(1, &base, SDP)).unwrap() else { panic!() };
+        assert_eq!((tracks[0].clock_hz, tracks[0].length_s), (90_000, Some(60.0)));
+        let set_up = text(client.set_up(&tracks[0], wish));
+        (client, set_up)
     }
 
     #[test]
@@ -336,7 +346,7 @@ mod tests {
         ];
         let ready = client.hear(&answer(2, &agreed, "")).unwrap();
         let lane = Lane::Udp { reports: Some(6_001) };
-        let set_up = SetUp { lane, clock_hz: 90_000, length_s: Some(60.0), keep_alive_s: 15.0 };
+        let set_up = SetUp { lane, keep_alive_s: 15.0 };
         assert_eq!(ready, Heard::Ready(set_up));
         let play = text(client.play(12.5));
         assert!(play.contains("Session: ab12\r\n") && play.contains("Range: npt=12.500-\r\n"), "{play}");
@@ -349,8 +359,24 @@ mod tests {
     }
 
     #[test]
+    fn each_track_is_set_up_in_the_session_of_the_first() {
+        let mut client = Client::new("rtsp://h/film");
+        let _ = client.describe();
+        let sound = "m=audio 0 RTP/AVP 97\r\na=rtpmap:97 opus/48000/2\r\na=control:stream=1\r\n";
+        let both = answer(1, &[], &format!("{SDP}{sound}"));
+        let Heard::Tracks(tracks) = client.hear(&both).unwrap() else { panic!() };
+        assert_eq!(tracks.iter().map(|track| track.kind).collect::<Vec<_>>(), [Kind::Pictures, Kind::Sound]);
+        let _ = client.set_up(&tracks[0], TCP);
+        let agreed = [("session", "x"), ("transport", "RTP/AVP/TCP;unicast;interleaved=0-1")];
+        assert!(matches!(client.hear(&answer(2, &agreed, "")), Ok(Heard::Ready(_))));
+        let second = text(client.set_up(&tracks[1], Wish::Tcp { channel: 2 }));
+        assert!(second.starts_with("SETUP rtsp://h/film/stream=1 RTSP/1.0\r\n"), "{second}");
+        assert!(second.contains("Session: x\r\n") && second.contains("interleaved=2-3\r\n"), "{second}");
+    }
+
+    #[test]
     fn packets_on_the_connection_have_the_channels_that_the_server_says() {
-        let (mut client, set_up) = described(Wish::Tcp);
+        let (mut client, set_up) = described(TCP);
         assert!(set_up.contains("Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n"), "{set_up}");
         let agreed = [("session", "x"), ("transport", "RTP/AVP/TCP;unicast;interleaved=4-5")];
         let Heard::Ready(set_up) = client.hear(&answer(2, &agreed, "")).unwrap() else { panic!() };
@@ -360,10 +386,10 @@ mod tests {
     #[test]
     fn a_server_that_sets_up_another_transport_is_refused() {
         for (wish, transport) in [
-            (Wish::Tcp, "RTP/AVP;unicast;client_port=5000-5001"),
+            (TCP, "RTP/AVP;unicast;client_port=5000-5001"),
             (Wish::Udp { port: 5_000 }, "RTP/AVP/TCP;interleaved=0-1"),
-            (Wish::Tcp, "RTP/AVP/TCP;interleaved=400-401"),
-            (Wish::Tcp, ""),
+            (TCP, "RTP/AVP/TCP;interleaved=400-401"),
+            (TCP, ""),
         ] {
             let (mut client, _) = described(wish);
             let agreed = [("session", "x"), ("transport", transport)];
@@ -374,22 +400,22 @@ mod tests {
 
     #[test]
     fn refusals_are_told_and_a_refused_keep_alive_is_none() {
-        let (mut client, _) = described(Wish::Tcp);
+        let (mut client, _) = described(TCP);
         let refused = Answer { status: 454, ..answer(2, &[], "") };
         let sentence = client.hear(&refused).unwrap_err().to_string();
         assert_eq!(sentence, "the server answers 454 to SETUP rtsp://h:8554/film");
         let _ = client.keep_alive();
         assert_eq!(client.hear(&Answer { status: 501, ..answer(3, &[], "") }), Ok(Heard::Nothing));
-        let mut client = Client::new("rtsp://h/x", Wish::Tcp);
+        let mut client = Client::new("rtsp://h/x");
         let _ = client.describe();
         assert!(matches!(client.hear(&answer(1, &[], "v=0\r\n")), Err(Refused::NoTrack { .. })));
     }
 
     #[test]
     fn answers_that_nobody_asked_for_mean_nothing() {
-        let (mut client, _) = described(Wish::Tcp);
+        let (mut client, _) = described(TCP);
         assert_eq!(client.hear(&answer(1, &[], "")), Ok(Heard::Nothing));
-        let mut client = Client::new("rtsp://h/x", Wish::Tcp);
+        let mut client = Client::new("rtsp://h/x");
         assert_eq!(client.hear(&answer(1, &[], "")), Ok(Heard::Nothing));
     }
 }

@@ -4,18 +4,26 @@ use rtcp_types::{ReceiverReport, ReportBlock, RtcpPacketWriterExt};
 
 use crate::protocol::jitter::Jitter;
 use crate::protocol::packet::Head;
+use crate::protocol::pictures::Pictures;
 use crate::protocol::schedule::Schedule;
 use crate::protocol::sequence::{Arrival, Sequence};
 use crate::protocol::tally::Tally;
+use crate::protocol::track::{Kind, Track};
 
 const US_NS: i64 = 1_000;
 /// Frames that do not come are counted at no shorter distances.
 const STEP_US_MIN: i64 = 1_000;
+/// In so many frames it shows which are B-frames: that the clock is set back then says nothing of lateness.
+const LEARNT_FRAMES: u32 = 16;
 
-/// A stream as it arrives.
+/// A track as it arrives.
 #[derive(Clone, Debug)]
 pub struct Reception {
     clock_hz: u32,
+    kind: Kind,
+    /// `None` where packets do not say which is a picture's last.
+    pictures: Option<Pictures>,
+    frames: u32,
     /// Later packets are late, in nanoseconds.
     tolerance_ns: i64,
     sequence: Sequence,
@@ -67,11 +75,15 @@ impl Stream {
 }
 
 impl Reception {
-    /// Of a track with this clock; packets that come `tolerance_ns` after they were due are late.
+    /// Of a track; packets that come `tolerance_ns` after they were due are late.
     #[must_use]
-    pub fn new(clock_hz: u32, tolerance_ns: i64) -> Self {
+    pub fn new(track: &Track, tolerance_ns: i64) -> Self {
+        let Track { kind, clock_hz, is_marked, .. } = *track;
         Self {
             clock_hz,
+            kind,
+            pictures: (is_marked && kind == Kind::Pictures).then(Pictures::default),
+            frames: 0,
             tolerance_ns,
             sequence: Sequence::default(),
             schedule: Schedule::new(clock_hz),
@@ -96,6 +108,9 @@ impl Reception {
         self.schedule.restart();
         self.jitter.restart();
         self.frame_jitter.restart();
+        if let Some(pictures) = &mut self.pictures {
+            pictures.restart();
+        }
     }
 
     /// Takes a packet of `bytes` that arrived at `arrival_ns` of any clock. Samples go to `tally`, in the part that counts.
@@ -113,10 +128,17 @@ impl Reception {
             Arrival::Newest | Arrival::Overtaken => {}
         }
         self.ssrc = head.ssrc;
-        let punctuality = self.schedule.take(head.timestamp, arrival_ns);
-        self.jitter.take(self.schedule_offset(punctuality.late_ns));
-        if punctuality.begins_frame {
-            self.frame_jitter.take(self.schedule_offset(punctuality.late_ns));
+        let is_overtaken = arrival == Arrival::Overtaken;
+        let punctuality = self.schedule.take(head.timestamp, arrival_ns, is_overtaken);
+        let judged = self.pictures.as_mut().and_then(|pictures| pictures.take(head, is_overtaken));
+        self.frames = self.frames.saturating_add(punctuality.begins_frame.into());
+        if let Some(offset_ns) = self.schedule.offset_ns() {
+            // Lateness by a clock that is never set back.
+            let offset_ns = punctuality.late_ns + offset_ns;
+            self.jitter.take(offset_ns);
+            if punctuality.begins_frame {
+                self.frame_jitter.take(offset_ns);
+            }
         }
         let excused_ns = if punctuality.begins_frame { 0 } else { self.schedule.step_ns() };
         let is_late = punctuality.late_ns - excused_ns > self.tolerance_ns;
@@ -124,20 +146,19 @@ impl Reception {
         let Some(tally) = tally else { return };
         tally.packets += 1;
         tally.bytes += bytes;
-        tally.overtaken += u64::from(arrival == Arrival::Overtaken);
+        tally.overtaken += u64::from(is_overtaken);
         tally.late += u64::from(is_late);
-        let set_back_us = punctuality.clock_set_back_ns / US_NS;
-        tally.clock_set_back_us_max = tally.clock_set_back_us_max.max(set_back_us as u64);
+        tally.pictures += u64::from(judged.is_some());
+        tally.whole_pictures += u64::from(judged == Some(true));
+        if self.frames > LEARNT_FRAMES {
+            let set_back_us = (punctuality.clock_set_back_ns / US_NS) as u64;
+            tally.clock_set_back_us_max = tally.clock_set_back_us_max.max(set_back_us);
+        }
         if punctuality.begins_frame {
-            tally.lateness_us.saturating_record((punctuality.late_ns / US_NS) as u64);
+            tally.frame_was_late(self.kind, (punctuality.late_ns / US_NS) as u64);
             tally.jitter_us.saturating_record((self.jitter.ns() / US_NS as f64) as u64);
             tally.frame_jitter_us.saturating_record((self.frame_jitter.ns() / US_NS as f64) as u64);
         }
-    }
-
-    /// Lateness by a clock that is never set back.
-    fn schedule_offset(&self, late_ns: i64) -> i64 {
-        late_ns + self.schedule.offset_ns()
     }
 
     /// The part that counts begins.
@@ -156,7 +177,7 @@ impl Reception {
             let mut late_us = (overdue_ns / US_NS) as u64;
             // Of each frame that did not come, as late as it is.
             while late_us > 0 {
-                tally.lateness_us.saturating_record(late_us);
+                tally.frame_was_late(self.kind, late_us);
                 tally.late += u64::from(late_us as i64 * US_NS > self.tolerance_ns);
                 late_us = late_us.saturating_sub(step_us);
             }
@@ -224,9 +245,20 @@ mod tests {
     const CLOCK_HZ: u32 = 1_000;
     const TOLERANCE_NS: i64 = 100 * MS;
 
+    fn pictures() -> Reception {
+        let track = Track {
+            kind: Kind::Pictures,
+            control: String::new(),
+            clock_hz: CLOCK_HZ,
+            length_s: None,
+            is_marked: true,
+        };
+        Reception::new(&track, TOLERANCE_NS)
+    }
+
     /// A frame of two packets each 40 ms, as late as `late_ms` says; some are never sent.
     fn play(late_ms: impl Fn(u16) -> i64, frames: u16, is_lost: impl Fn(u16) -> bool) -> (Stream, Tally) {
-        let mut reception = Reception::new(CLOCK_HZ, TOLERANCE_NS);
+        let mut reception = pictures();
         let mut tally = Tally::new();
         let mut end_ns = 0;
         for frame in 0..frames {
@@ -238,7 +270,7 @@ mod tests {
                 if is_lost(frame * 2 + part) {
                     continue;
                 }
-                let head = Head { sequence, timestamp: u32::from(frame) * 40, ssrc: 9 };
+                let head = Head { sequence, timestamp: u32::from(frame) * 40, ssrc: 9, is_marked: false };
                 let due_ns = i64::from(frame) * 40 * MS;
                 let counted = (frame >= 25).then_some(&mut tally);
                 reception.take(head, 100, due_ns + late_ms(frame) * MS, counted);
@@ -272,9 +304,9 @@ mod tests {
 
     #[test]
     fn the_rest_of_a_frame_is_late_only_after_the_next_one_is_due() {
-        let mut reception = Reception::new(CLOCK_HZ, TOLERANCE_NS);
+        let mut reception = pictures();
         let mut take = |sequence, timestamp, at_ms: i64| {
-            let head = Head { sequence, timestamp, ssrc: 1 };
+            let head = Head { sequence, timestamp, ssrc: 1, is_marked: false };
             reception.take(head, 1, at_ms * MS, None);
             reception.late
         };
@@ -288,33 +320,43 @@ mod tests {
 
     #[test]
     fn a_stream_that_ends_early_stands_still_and_its_missing_frames_are_late() {
-        let mut reception = Reception::new(CLOCK_HZ, TOLERANCE_NS);
+        let mut reception = pictures();
         let mut tally = Tally::new();
         reception.begin();
         for frame in 0..10u16 {
-            let head = Head { sequence: frame, timestamp: u32::from(frame) * 40, ssrc: 1 };
+            let head = Head { sequence: frame, timestamp: u32::from(frame) * 40, ssrc: 1, is_marked: false };
             reception.take(head, 1, i64::from(frame) * 40 * MS, Some(&mut tally));
         }
         let stream = reception.end(10 * 40 * MS + 1_000 * MS, &mut tally);
         assert!(stream.stands_still && stream.is_late());
         assert_eq!((stream.late, tally.lateness_us.len()), (0, 10 + 25));
         assert!(tally.lateness_us.max().abs_diff(1_000_000) < 1_000);
-        let untouched = Reception::new(CLOCK_HZ, TOLERANCE_NS).end(0, &mut tally);
+        let untouched = pictures().end(0, &mut tally);
         assert!(untouched.is_late());
     }
 
     #[test]
     fn a_seek_is_no_loss_and_no_lateness() {
-        let mut reception = Reception::new(CLOCK_HZ, TOLERANCE_NS);
+        let mut reception = pictures();
         let mut tally = Tally::new();
         reception.begin();
         for (sequence, timestamp, at_ms) in [(10, 0, 0), (11, 40, 40)] {
-            reception.take(Head { sequence, timestamp, ssrc: 1 }, 1, at_ms * MS, Some(&mut tally));
+            reception.take(
+                Head { sequence, timestamp, ssrc: 1, is_marked: false },
+                1,
+                at_ms * MS,
+                Some(&mut tally),
+            );
         }
         reception.restart();
         assert!(!reception.has_begun());
         for (sequence, timestamp, at_ms) in [(900, 5_000_000, 300), (901, 5_000_040, 341)] {
-            reception.take(Head { sequence, timestamp, ssrc: 1 }, 1, at_ms * MS, Some(&mut tally));
+            reception.take(
+                Head { sequence, timestamp, ssrc: 1, is_marked: false },
+                1,
+                at_ms * MS,
+                Some(&mut tally),
+            );
         }
         let stream = reception.end(342 * MS, &mut tally);
         assert_eq!((stream.expected, stream.lost, stream.late, stream.played_ns), (4, 0, 0, 80 * MS));
@@ -323,9 +365,9 @@ mod tests {
 
     #[test]
     fn a_report_says_what_was_lost() {
-        let mut reception = Reception::new(CLOCK_HZ, TOLERANCE_NS);
+        let mut reception = pictures();
         for sequence in [1u16, 2, 4] {
-            let head = Head { sequence, timestamp: u32::from(sequence) * 40, ssrc: 77 };
+            let head = Head { sequence, timestamp: u32::from(sequence) * 40, ssrc: 77, is_marked: false };
             reception.take(head, 1, i64::from(sequence) * 40 * MS, None);
         }
         let bytes = reception.report(5);

@@ -340,6 +340,7 @@ pub(super) fn gather(address: SocketAddr, clients: u16, media: u16) -> Result<Cr
     let order = Order {
         address,
         paths: (0..media).map(|number| number.to_string()).collect(),
+        links: vec![],
         players: clients.into(),
         transport: Transport::Udp,
         ramp_per_second: RAMP_PER_SECOND,

@@ -222,6 +222,7 @@ mod tests {
         let order = Order {
             address,
             paths: vec!["film".into()],
+            links: vec![],
             players: 1,
             transport: Transport::Udp,
             ramp_per_second: 1.0,

@@ -117,6 +117,7 @@ impl Stage<'_> {
         Order {
             address,
             paths,
+            links: vec![],
             players: load.clients,
             transport: load.transport,
             ramp_per_second: RAMP_PER_SECOND,
