@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use forebay_evaluation::servers::streaming::{
-    Disk, Disturbance, Files, Options, Outcome, Subject, run as measure,
+    Disk, Disturbance, Files, Films, Options, Outcome, Subject, run as measure,
 };
 use forebay_quantity::size;
 use forebay_stream_clients::{Transport, process};
@@ -28,6 +28,13 @@ pub struct Streaming {
     /// Transport of packets: udp, tcp or both, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "udp")]
     transport: Vec<Transport>,
+    /// What clients play: one film of noise at a constant rate without sound (made), or films such as people have (real):
+    /// MP4, MKV and TS in turn, with sound, B-frames, large key frames and a rate that varies
+    #[arg(long, value_name = "WHICH", default_value = "made")]
+    films: Films,
+    /// Limit each client's link to so many times its film's mean rate, such as 1.5
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    link: Option<f64>,
     /// Whether clients play one file, or many: one each, as long as they fit
     #[arg(long, default_value = "many")]
     files: Files,
@@ -107,13 +114,28 @@ fn duration_s(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "give seconds, from 0.1 to 86400".into())
 }
 
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse::<f64>().ok().filter(|factor| (1.0..=1_000.0).contains(factor));
+    factor.ok_or_else(|| "give a factor from 1 to 1000, such as 1.5".into())
+}
+
 const HELP: &str = "\
-Server and clients have a processor each. Media are noise of the given rate,
+Server and clients have a processor each. Media have the given mean rate and are
 made by ffmpeg; clients begin anywhere in them. A packet is late against the
 schedule of its stream, which goes on without packets too. The last packets of a
 frame may take the frame's own time besides. A stream is late if one packet in a
 hundred is late or lost, or if packets stop. The same rounds measure what the
 loopback carries from one processor to the other, and how late timers are.
+
+Real films have a key frame each ten seconds, with two seconds' bits and at most
+1 MB. Their clients play picture and sound, and a stream is late if either is. A
+picture is whole if all its packets came; transport streams do not tell.
+
+A link is computed by its client. Datagrams leave it one after the other, are as
+late as that makes them, and are lost if more than 0.3 s of others wait. Over TCP
+the client reads no faster and has a small window, so the rest waits at the
+server. The last part of a large key frame comes late over any such link: give
+the buffer that a viewer would have as --late.
 
 After an interrupt, or when a server fails, the results so far are shown and
 written.
@@ -122,6 +144,8 @@ Examples:
   forebay evaluate streaming --clients 50,500 --transport udp,tcp --peers
   forebay evaluate streaming --search --profile raid-12ms-q4 --memory 256M
   forebay evaluate streaming --clients 200 --disturb kill,half-open,slow,flood
+  forebay evaluate streaming --films real --rate 4M --clients 50 --profile local
+  forebay evaluate streaming --films real --rate 4M --clients 20 --link 1.5 --late 2000 --peers
   forebay evaluate streaming --clients 5000 --rate 200k --runs 1";
 
 /// Carries the comparison out.
@@ -137,6 +161,7 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         rates: args.rate.clone(),
         transports: args.transport.clone(),
         clients: args.clients.clone(),
+        films: args.films,
         files: args.files,
         disk: args.profile,
         memory_bytes: args.memory,
@@ -145,6 +170,7 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         warm_up: args.warm_up,
         runs: args.runs,
         disturbances: args.disturb.clone(),
+        link: args.link,
         late_s: f64::from(args.late) / 1e3,
         seek_every_s: args.seek,
         stay_s: args.stay,
@@ -173,6 +199,14 @@ mod tests {
         assert_eq!(["56k", "300K", "4M", "200000"].map(bits), [56_000, 300_000, 4_000_000, 200_000].map(Ok));
         for nonsense in ["", "k", "1", "4G", "-4M", "1000M", "99999999999999999999M"] {
             assert!(bits(nonsense).unwrap_err().contains("such as 300k"), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn links_carry_at_least_what_a_film_has() {
+        assert_eq!(factor("1.5"), Ok(1.5));
+        for nonsense in ["0.9", "-2", "nan", "1001", "fast"] {
+            assert!(factor(nonsense).unwrap_err().contains("such as 1.5"), "{nonsense}");
         }
     }
 

@@ -92,6 +92,48 @@ fn servers_are_compared_over_both_transports() {
     assert!(value(&rows, "ceiling", "300 kbit/s", "sendmmsg") > 1.0);
 }
 
+/// Two clients of each of the containers that a server reads, as films of 300 kbit/s allow.
+const REAL: &str = "--films real --clients 6 --seconds 2 --warm-up 0.5 --runs 1 --late 5000";
+
+#[test]
+fn real_films_are_played_with_sound_from_each_container() {
+    let test = "real_films_are_played_with_sound_from_each_container";
+    let asked = format!("{REAL} --transport udp,tcp --peers --profile local");
+    let asked: Vec<&str> = asked.split(' ').collect();
+    let Some(rows) = rows(test, &asked) else { return };
+    for subject in ["forebay, 2 buffers", "gstreamer"] {
+        for transport in ["udp", "tcp"] {
+            let case = format!("300 kbit/s/{transport}/many real films/local/6 clients");
+            let of = |metric| value(&rows, subject, &case, metric);
+            assert_eq!(
+                (of("playing"), of("late_streams"), of("failed")),
+                (6.0, 0.0, 0.0),
+                "{subject}, {case}"
+            );
+            // Pictures come, and so does sound, and B-frames are not taken for late ones.
+            let (pictures, whole) = (of("pictures"), of("whole_pictures"));
+            assert!(pictures > 0.0 && whole == pictures, "{subject}, {case}: {whole} of {pictures}");
+            assert!(of("sound_lateness_max") < 5.0 && of("picture_lateness_max") < 5.0, "{subject}, {case}");
+        }
+    }
+}
+
+#[test]
+fn a_link_makes_packets_late_or_has_the_server_wait() {
+    let asked = format!("{REAL} --transport udp,tcp --link 1.5");
+    let asked: Vec<&str> = asked.split(' ').collect();
+    let Some(rows) = rows("a_link_makes_packets_late_or_has_the_server_wait", &asked) else { return };
+    for transport in ["udp", "tcp"] {
+        let case = format!("300 kbit/s/{transport}/many real films/cached/link 1.5/6 clients");
+        let of = |metric| value(&rows, "forebay, 2 buffers", &case, metric);
+        assert_eq!((of("playing"), of("failed")), (6.0, 0.0), "{case}: {rows:#?}");
+        // Six links of 1.5 times 0.3 Mbit/s, beside what was under way.
+        assert!(of("throughput") > 0.0 && of("throughput") < 2.0 * 6.0 * 0.45, "{case}: {rows:#?}");
+    }
+    let is_of_datagrams = |row: &Row| row.metric != "lost_on_link" || row.case.contains("/udp/");
+    assert!(rows.iter().all(is_of_datagrams), "{rows:#?}");
+}
+
 #[test]
 fn the_most_clients_are_looked_for() {
     // Nobody is late who may be a minute late, so that as many are held as are asked for.
@@ -166,6 +208,8 @@ fn nonsense_is_refused_with_what_would_do() {
         (["--transport", "sctp"], "udp or tcp"),
         (["--profile", "floppy"], "cached, local, nvme, ssd-1ms-q128"),
         (["--seconds", "0"], "from 0.1"),
+        (["--films", "silent"], "made or real"),
+        (["--link", "0.5"], "such as 1.5"),
     ] {
         let output = command(folder.path(), &nonsense).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -335,11 +335,19 @@ pub const FEATURES: &[Feature] = &[
     Feature {
         job: Job::Evaluate,
         name: "GStreamer's RTSP server",
-        purpose: "evaluate server streaming and evaluate streaming build it, and encode films with GStreamer",
+        purpose: "evaluate server streaming and evaluate streaming build it; the first encodes films with GStreamer",
         remedy: "install it with: apt install gcc pkgconf libgstrtspserver-1.0-dev gstreamer1.0-tools gstreamer1.0-plugins-base \
                  gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly",
         need: Need::Optional,
         look: Look::For(has_gstreamer_server),
+    },
+    Feature {
+        job: Job::Evaluate,
+        name: "ffmpeg",
+        purpose: "evaluate streaming makes its films with it",
+        remedy: "install it with: apt install ffmpeg",
+        need: Need::Optional,
+        look: Look::For(|| has_program("ffmpeg")),
     },
     Feature {
         job: Job::Evaluate,

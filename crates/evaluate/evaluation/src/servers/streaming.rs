@@ -6,6 +6,7 @@
 
 mod ceilings;
 mod disturbance;
+mod films;
 mod loopback_port;
 mod media;
 mod players;
@@ -29,11 +30,13 @@ use crate::harness::prediction::{Costs, read_host};
 use crate::harness::progress::Steps;
 use crate::{Error, Progress, scratch_folder};
 use ceilings::Ceilings;
-use media::{Clip, Container, Media, Shelf};
+use films::Clips;
+use media::{Container, Media, Shelf};
 use search::Search;
 use trial::{Load, Run, Stage};
 
 pub use disturbance::Disturbance;
+pub use films::Films;
 pub use servers::Subject;
 
 /// A number of clients that nobody held is tried so often: a machine that others use may have stood still.
@@ -105,6 +108,8 @@ pub struct Options {
     /// How many play at the same time; a search begins with the first, and goes no further than the most of several.
     pub clients: Vec<u32>,
     /// What they play.
+    pub films: Films,
+    /// Whether they play the same.
     pub files: Files,
     /// Where that is.
     pub disk: Disk,
@@ -120,6 +125,8 @@ pub struct Options {
     pub runs: u16,
     /// What disturbs them: each server runs without, and with each of these, in turn.
     pub disturbances: Vec<Disturbance>,
+    /// Each player's link carries so many times its film's mean rate; without it, what the loopback does.
+    pub link: Option<f64>,
     /// Packets that come so long after they were due are late, in seconds.
     pub late_s: f64,
     /// Each player seeks so often, on average, in seconds.
@@ -252,14 +259,17 @@ fn measure(
     // What makes a disk slow is to take no time of the server's processor.
     let stock = || stock(options, interrupt, scratch.path(), steps);
     let (shelf, media) = Processors::on(processors.players, stock)?;
-    outcome.real_rates = media.iter().map(|(rate, media)| (*rate, media.bits_per_second())).collect();
+    // Of the files that ours has.
+    let containers = Subject::Forebay { buffers: 1 }.containers(options.films);
+    let real_rate = |(rate, media): (&u64, &Media)| (*rate, media.bits_per_second(containers));
+    outcome.real_rates = media.iter().map(real_rate).collect();
     let stage = Stage { options, scratch: scratch.path(), shelf: &shelf, processors, interrupt };
     for round in 1..=options.runs {
         let (ceilings, cells) = (&mut outcome.ceilings, &mut outcome.cells);
-        for (rate, media) in &media {
+        for (rate, real_rate) in &outcome.real_rates {
             steps.begin(format!("what the loopback carries (round {round} of {})", options.runs));
             interrupt.check()?;
-            let measured = Ceilings::measure(media, options.receivers(), processors)?;
+            let measured = Ceilings::measure(*real_rate, options.receivers(), processors)?;
             ceilings.entry(*rate).or_default().push(measured);
         }
         for cell in cells {
@@ -355,20 +365,21 @@ fn stock(
     let clients = options.clients_most();
     // Twice what is watched, so that there are places to begin at.
     let length_s = ((options.warm_up + options.seconds) * 2.0 + 30.0) as u32;
-    let containers = options.subjects.iter().map(|subject| subject.container());
-    let containers: BTreeSet<Container> = containers.chain([Container::Mp4]).collect();
+    let containers = options.subjects.iter().flat_map(|subject| subject.containers(options.films));
+    let containers: BTreeSet<Container> = containers.copied().chain([Container::Mp4]).collect();
     let containers: Vec<Container> = containers.into_iter().collect();
-    let mut clips = Vec::new();
+    let mut all = Vec::new();
     for rate in &options.rates {
         steps.begin(format!("media of {}", report::rate(*rate)));
-        let clip = Clip::encode(*rate, length_s, &containers, scratch, interrupt)?;
-        let files = clip.files(options.files, clients, memory_bytes / options.rates.len().max(1) as u64);
-        clips.push((clip, files));
+        let clips = Clips::encode(options.films, *rate, length_s, &containers, scratch, interrupt)?;
+        let memory_bytes = memory_bytes / options.rates.len().max(1) as u64;
+        let files = media::files(&clips, options.files, clients, memory_bytes);
+        all.push((clips, files));
     }
-    let bytes = clips.iter().map(|(clip, files)| clip.bytes * u64::from(*files)).sum();
+    let bytes = all.iter().map(|(clips, files)| clips.bytes(*files)).sum();
     let shelf = Shelf::new(options.disk, bytes, scratch)?;
-    let fill = |(clip, files): &(Clip, u32)| Ok((clip.bits_per_second, shelf.fill(clip, *files)?));
-    let media = clips.iter().map(fill).collect::<Result<_, Error>>()?;
+    let fill = |(clips, files): &(Clips, u32)| Ok((clips.bits_per_second, shelf.fill(clips, *files)?));
+    let media = all.iter().map(fill).collect::<Result<_, Error>>()?;
     Ok((shelf, media))
 }
 

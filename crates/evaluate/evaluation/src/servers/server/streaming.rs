@@ -17,6 +17,8 @@ use crate::servers::mediamtx;
 
 const SERVER_SOURCE: &str = include_str!("../../../../../../tests/guests/bench/rtsp_server.c");
 const SERVER: &str = "rtsp_server";
+/// Before the files, for those that have sound.
+pub(crate) const WITH_SOUND: &str = "--sound";
 /// How long building or encoding may take.
 const LIMIT: Duration = Duration::from_secs(300);
 pub(super) const FRAMES_PER_SECOND: f64 = 25.0;

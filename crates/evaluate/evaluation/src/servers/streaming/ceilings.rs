@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_stream_clients::Processors;
 use forebay_stream_clients::ceilings::{Way, allowed, bits_per_second, timer_lateness};
 
-use super::media::{FRAMES_PER_SECOND, Media};
+use super::films::FRAMES_PER_SECOND;
 use crate::Error;
 
 /// What a packet of a server is at most, which is what an Ethernet frame holds.
@@ -36,9 +36,13 @@ pub(super) struct Ceilings {
 }
 
 impl Ceilings {
-    /// Those of packets that are sent in turn to so many `receivers`.
-    pub(super) fn measure(media: &Media, receivers: u32, processors: Processors) -> Result<Self, Error> {
-        let (packets, bytes) = packets_of_frame(media.bits_per_second());
+    /// Those of packets of such media that are sent in turn to so many `receivers`.
+    pub(super) fn measure(
+        media_bits_per_second: f64,
+        receivers: u32,
+        processors: Processors,
+    ) -> Result<Self, Error> {
+        let (packets, bytes) = packets_of_frame(media_bits_per_second);
         let receivers = allowed(receivers as usize);
         let refused = |error: forebay_stream_clients::Error| Error::Load(error.to_string());
         let bits = |way, bytes| bits_per_second(way, bytes, receivers, processors, TIME).map_err(refused);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use forebay_results::{Row, Tier, median};
 
-use super::media::FRAMES_PER_SECOND;
+use super::films::FRAMES_PER_SECOND;
 use super::trial::Run;
 use super::{Cell, Outcome, Subject, Transport};
 use crate::harness::prediction::{Observed, Prediction, TCPU_FROM, Way, predictions};

@@ -1,10 +1,12 @@
 //! Tables and rows of what was measured.
 
 use forebay_results::{Row, Spread};
+use forebay_stream_clients::Quantiles;
 
 use super::ceilings::Ceilings;
+use super::media::Container;
 use super::trial::{Run, disk_name};
-use super::{Cell, Files, Outcome, Transport};
+use super::{Cell, Files, Films, Outcome, Subject, Transport};
 use crate::harness::table::{percent_or_dash, render};
 use forebay_quantity::{bytes, seconds};
 
@@ -12,7 +14,9 @@ impl Outcome {
     /// What servers delivered, what that cost, and what could be had at best.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut tables = vec![self.setting(), self.delivered(), self.costs(), self.best()];
+        let mut tables = vec![self.setting(), self.delivered()];
+        tables.extend(self.tracks());
+        tables.extend([self.costs(), self.best()]);
         tables.extend(self.predictions());
         tables.extend(self.remarks());
         tables.join("\n\n")
@@ -56,15 +60,22 @@ impl Outcome {
     /// The condition, in parts between slashes.
     pub(super) fn case(&self, cell: &Cell) -> String {
         let options = &self.options;
-        let files = if options.files == Files::One { "one file" } else { "many files" };
+        let files = match (options.films, options.files) {
+            (Films::Made, Files::One) => "one file",
+            (Films::Made, Files::Many) => "many files",
+            (Films::Real, Files::One) => "one real film",
+            (Films::Real, Files::Many) => "many real films",
+        };
+        let link = options.link.map(|factor| format!("/link {factor}"));
         let memory = options.memory_bytes.map(|bytes| format!("/memory {} MiB", bytes >> 20));
         let clients = cell.clients.map(|clients| format!("/{clients} clients"));
         let disturbance = cell.disturbance.map(|disturbance| format!("/{disturbance}"));
         format!(
-            "{}/{}/{files}/{}{}{}{}",
+            "{}/{}/{files}/{}{}{}{}{}",
             rate(cell.rate),
             cell.transport,
             disk_name(options.disk),
+            link.unwrap_or_default(),
             memory.unwrap_or_default(),
             clients.unwrap_or_default(),
             disturbance.unwrap_or_default()
@@ -129,6 +140,36 @@ impl Outcome {
         render(&header, rows)
     }
 
+    /// What came of pictures and of sound, where that is worth a table.
+    fn tracks(&self) -> Option<String> {
+        if self.options.films == Films::Made && self.options.link.is_none() {
+            return None;
+        }
+        let header = [
+            "server, load",
+            "whole pictures",
+            "pictures late p50",
+            "pictures late p99",
+            "sound late p50",
+            "sound late p99",
+            "lost on the link",
+        ];
+        let rows = self.cells.iter().map(|cell| {
+            let time = |value: fn(&Run) -> Option<f64>| median(cell, value).map_or_else(dash, seconds);
+            vec![
+                format!("{}, {}", cell.subject, self.case(cell)),
+                percent_or_dash(median(cell, whole_pictures)),
+                time(|run| of(&run.seen.picture_lateness, |lateness| lateness.p50)),
+                time(|run| of(&run.seen.picture_lateness, |lateness| lateness.p99)),
+                time(|run| of(&run.seen.sound_lateness, |lateness| lateness.p50)),
+                time(|run| of(&run.seen.sound_lateness, |lateness| lateness.p99)),
+                median(cell, |run| run.seen.lost_on_link.map(|lost| lost as f64))
+                    .map_or_else(dash, |lost| format!("{lost:.0}")),
+            ]
+        });
+        Some(render(&header, rows))
+    }
+
     fn costs(&self) -> String {
         let header =
             ["server, load", "clients", "processor", "s/Gbit", "RSS", "PSS", "read", "players' processor"];
@@ -183,7 +224,8 @@ impl Outcome {
 
     /// What a reader must not overlook.
     fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
+        let mut remarks: Vec<String> =
+            self.options.subjects.iter().filter_map(|it| self.unread(*it)).collect();
         for cell in &self.cells {
             let name = format!("{}, {}", cell.subject, self.case(cell));
             let most = |value: fn(&Run) -> f64| cell.runs.iter().map(value).fold(0.0, f64::max);
@@ -213,6 +255,16 @@ impl Outcome {
             }
         }
         remarks
+    }
+
+    /// What a server does not read of the files that others have.
+    fn unread(&self, subject: Subject) -> Option<String> {
+        let reads = subject.containers(self.options.films);
+        let unread = Container::ALL.into_iter().filter(|container| !reads.contains(container));
+        let unread: Vec<_> = unread.map(Container::extension).collect();
+        (self.options.films == Films::Real && !unread.is_empty()).then(|| {
+            format!("{subject} does not read {}: its clients play the other films.", unread.join(", "))
+        })
     }
 
     /// Throughput as shares of what could be had at best, in the same round.
@@ -266,6 +318,15 @@ const FIGURES: &[Figure] = &[
     ("lateness_p99", "s", |run| Some(run.seen.lateness.p99)),
     ("lateness_p999", "s", |run| Some(run.seen.lateness.p999)),
     ("lateness_max", "s", |run| Some(run.seen.lateness.max)),
+    ("picture_lateness_p50", "s", |run| of(&run.seen.picture_lateness, |lateness| lateness.p50)),
+    ("picture_lateness_p99", "s", |run| of(&run.seen.picture_lateness, |lateness| lateness.p99)),
+    ("picture_lateness_max", "s", |run| of(&run.seen.picture_lateness, |lateness| lateness.max)),
+    ("sound_lateness_p50", "s", |run| of(&run.seen.sound_lateness, |lateness| lateness.p50)),
+    ("sound_lateness_p99", "s", |run| of(&run.seen.sound_lateness, |lateness| lateness.p99)),
+    ("sound_lateness_max", "s", |run| of(&run.seen.sound_lateness, |lateness| lateness.max)),
+    ("pictures", "1", |run| Some(run.seen.pictures as f64)),
+    ("whole_pictures", "1", |run| Some(run.seen.whole_pictures as f64)),
+    ("lost_on_link", "1", |run| run.seen.lost_on_link.map(|lost| lost as f64)),
     ("jitter_p50", "s", |run| Some(run.seen.jitter.p50)),
     ("jitter_p99", "s", |run| Some(run.seen.jitter.p99)),
     ("frame_jitter_p50", "s", |run| Some(run.seen.frame_jitter.p50)),
@@ -295,6 +356,16 @@ const CEILINGS: &[Best] = &[
     ("timer_lateness_p50", "s", |best| best.timer_p50),
     ("timer_lateness_p99", "s", |best| best.timer_p99),
 ];
+
+/// Of a distribution that has samples.
+fn of(quantiles: &Quantiles, value: fn(&Quantiles) -> f64) -> Option<f64> {
+    (quantiles.samples > 0).then(|| value(quantiles))
+}
+
+/// As a share of those that were to come.
+fn whole_pictures(run: &Run) -> Option<f64> {
+    (run.seen.pictures > 0).then(|| run.seen.whole_pictures as f64 / run.seen.pictures as f64)
+}
 
 fn processor_share(run: &Run) -> Option<f64> {
     Some(run.processor_s? / run.seen.seconds)
@@ -342,9 +413,9 @@ fn dash() -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use forebay_stream_clients::{Outcome as Seen, Quantiles};
+    use forebay_stream_clients::Outcome as Seen;
 
-    use super::super::{Disk, Options, Subject};
+    use super::super::{Disk, Options};
     use super::*;
 
     fn outcome() -> Outcome {
@@ -378,6 +449,7 @@ mod tests {
             rates: vec![4_000_000],
             transports: vec![Transport::Udp],
             clients: vec![500],
+            films: Films::Made,
             files: Files::Many,
             disk: Disk::Cached,
             memory_bytes: Some(256 << 20),
@@ -386,6 +458,7 @@ mod tests {
             warm_up: 3.0,
             runs: 1,
             disturbances: vec![],
+            link: None,
             late_s: 0.1,
             seek_every_s: None,
             stay_s: None,

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use forebay_stream_clients::Processors;
 
+use super::films::Films;
 use super::loopback_port;
-use super::media::{Container, Media};
+use super::media::{Container, File, Media};
 use crate::Error;
 use crate::harness::interrupt::Interrupt;
 use crate::servers::mediamtx;
@@ -16,7 +17,7 @@ use crate::servers::server::process::Process;
 use crate::servers::server::{find_program, streaming as gstreamer};
 
 /// No more files are published: each takes almost 1 % of the players' processor.
-const FEEDS_MAX: u32 = 8;
+const FEEDS_MAX: usize = 8;
 
 /// A server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,11 +45,13 @@ impl Subject {
         [Self::Gstreamer].into_iter().chain(others).collect()
     }
 
-    /// What its files are.
-    pub(super) fn container(self) -> Container {
-        match self {
-            Self::Live555 => Container::Matroska,
-            Self::Forebay { .. } | Self::Gstreamer | Self::Mediamtx => Container::Mp4,
+    /// What its files are in: made ones in one container, real ones in all that it reads.
+    pub(super) fn containers(self, films: Films) -> &'static [Container] {
+        match (films, self) {
+            (Films::Made, Self::Live555) => &[Container::Matroska],
+            (Films::Made, _) => &[Container::Mp4],
+            (Films::Real, Self::Live555) => &[Container::Matroska, Container::TransportStream],
+            (Films::Real, _) => &Container::ALL,
         }
     }
 }
@@ -83,6 +86,7 @@ pub(super) fn check(subjects: &[Subject]) -> Result<(), Error> {
 pub(super) struct Kitchen<'a> {
     /// Of `forebay`.
     pub(super) program: &'a Path,
+    pub(super) films: Films,
     pub(super) scratch: &'a Path,
     pub(super) processors: Processors,
     pub(super) interrupt: &'a Interrupt,
@@ -94,6 +98,8 @@ pub(super) struct Running {
     feeds: Vec<Process>,
     /// What clients play, below the address.
     pub(super) paths: Vec<String>,
+    /// Bits a second of each of these.
+    pub(super) rates: Vec<f64>,
 }
 
 impl Running {
@@ -114,13 +120,18 @@ impl Kitchen<'_> {
         address: SocketAddr,
         join: Option<&Path>,
     ) -> Result<Running, Error> {
-        let (line, working, paths) = self.line(subject, media, folder, address)?;
+        let mut files = media.of(subject.containers(self.films));
+        if subject == Subject::Mediamtx {
+            files.truncate(FEEDS_MAX);
+        }
+        let (line, working, paths) = self.line(subject, media, &files, folder, address)?;
         let start = || Process::start(&line, &working, join);
         let mut server = Processors::on(self.processors.server, start)?;
         server.wait_for(&[address], self.interrupt)?;
-        let mut running = Running { server, feeds: vec![], paths };
+        let rates = files.iter().map(|file| media.bits_of(file)).collect();
+        let mut running = Running { server, feeds: vec![], paths, rates };
         if subject == Subject::Mediamtx {
-            let files: Vec<_> = (0..running.paths.len() as u32).map(|number| media.path(number)).collect();
+            let files: Vec<_> = files.iter().map(|file| media.path(file)).collect();
             let feed = || mediamtx::feed(&files, folder, address, self.interrupt, || running.server.check());
             running.feeds = Processors::on(self.processors.players, feed)?;
         }
@@ -132,11 +143,12 @@ impl Kitchen<'_> {
         &self,
         subject: Subject,
         media: &Media,
+        files: &[&File],
         folder: &Path,
         address: SocketAddr,
     ) -> Result<(Vec<OsString>, PathBuf, Vec<String>), Error> {
-        let numbers = |end: u32| (0..end).map(|number| number.to_string()).collect();
-        let names = || (0..media.files).map(|number| subject.container().name(number)).collect();
+        let numbers = || (0..files.len()).map(|number| number.to_string()).collect();
+        let names = || files.iter().map(|file| file.name.clone()).collect();
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         Ok(match subject {
             Subject::Forebay { buffers } => {
@@ -147,12 +159,13 @@ impl Kitchen<'_> {
             Subject::Gstreamer => {
                 let server = gstreamer::build(self.scratch, self.interrupt)?;
                 let mut line = vec![server.into(), address.port().to_string().into()];
-                line.extend((0..media.files).map(|number| media.path(number).into()));
-                (line, folder.to_owned(), numbers(media.files))
+                line.extend((self.films == Films::Real).then(|| gstreamer::WITH_SOUND.into()));
+                line.extend(files.iter().map(|file| media.path(file).into()));
+                (line, folder.to_owned(), numbers())
             }
             Subject::Mediamtx => {
                 let line = mediamtx::command_line(folder, address)?;
-                (line, folder.to_owned(), numbers(media.files.min(FEEDS_MAX)))
+                (line, folder.to_owned(), numbers())
             }
             Subject::Live555 => {
                 // It serves the folder that it runs in, and writes nothing there.

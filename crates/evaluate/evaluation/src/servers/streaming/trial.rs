@@ -91,13 +91,14 @@ impl Stage<'_> {
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let kitchen = Kitchen {
             program: &self.options.program,
+            films: self.options.films,
             scratch: self.scratch,
             processors: self.processors,
             interrupt: self.interrupt,
         };
         let mut running = kitchen.start(subject, load.media, folder.path(), address, join.as_deref())?;
         let mut players = Players::start(&self.options.program, self.processors.players)?;
-        let order = self.order(load, address, running.paths.clone());
+        let order = self.order(load, address, &running);
         let gathered = players.play(&order, || self.check(&mut running, group.as_ref()))?;
         if gathered.playing == 0 {
             let why = gathered.first_failure.unwrap_or_else(|| "nothing came".into());
@@ -111,13 +112,14 @@ impl Stage<'_> {
         Ok(Run { disturbers: disturber.map(Disturber::end), ..run })
     }
 
-    fn order(&self, load: Load<'_>, address: SocketAddr, paths: Vec<String>) -> Order {
+    fn order(&self, load: Load<'_>, address: SocketAddr, running: &Running) -> Order {
         let options = self.options;
+        let links = |factor: f64| running.rates.iter().map(|rate| rate * factor).collect();
         let ramp_s = f64::from(load.clients) / RAMP_PER_SECOND;
         Order {
             address,
-            paths,
-            links: vec![],
+            paths: running.paths.clone(),
+            links: options.link.map(links).unwrap_or_default(),
             players: load.clients,
             transport: load.transport,
             ramp_per_second: RAMP_PER_SECOND,
