@@ -1,4 +1,4 @@
-//! The access log: a line for each session that ended, and for each request for a file that was refused.
+//! The access log: a line for each session that ended, and for each request that was refused.
 //!
 //! Lines begin as in the Common Log Format of web servers, with the client's program behind it. What streams have beside that
 //! follows as `name=value`:
@@ -18,15 +18,25 @@ use std::time::{Duration, SystemTime};
 use forebay_rtsp::target::bytes_of;
 use forebay_streaming::stream::Counts;
 
+/// What players of streams speak.
+pub(crate) const RTSP: &str = "RTSP/1.0";
+
+/// What browsers, and clients of ONVIF, speak.
+pub(crate) const HTTP: &str = "HTTP/1.1";
+
 /// What a line says of a session or a request.
 pub(crate) struct Access<'a> {
     pub client: IpAddr,
     pub user: Option<&'a str>,
     pub agent: Option<&'a str>,
     pub method: &'a str,
-    pub path: &'a str,
-    pub query: &'a str,
+    /// What is asked for, as in a URL.
+    pub target: &'a str,
+    /// What the client speaks, with its version.
+    pub protocol: &'a str,
     pub status: u16,
+    /// What the client was sent, without heads.
+    pub bytes: u64,
     /// Of a session: how its packets went, for how long it was there, and what happened.
     pub session: Option<(&'static str, Duration, Counts)>,
 }
@@ -34,16 +44,13 @@ pub(crate) struct Access<'a> {
 impl Access<'_> {
     /// The line, of a session or request that ended at `now`.
     pub fn line(&self, now: SystemTime) -> String {
-        let Self { client, user, agent, method, path, query, status, session } = self;
+        let Self { client, user, agent, method, target, protocol, status, bytes, session } = self;
         let user = user.map_or("-".to_owned(), |user| quoted(user).replace(' ', "_"));
         let agent = agent.map_or("-".to_owned(), quoted);
-        let mark = if query.is_empty() { "" } else { "?" };
-        let bytes = session.as_ref().map_or(0, |(_, _, counts)| counts.bytes);
         let mut line = format!(
-            "{client} - {user} [{}] \"{method} /{}{mark}{} RTSP/1.0\" {status} {bytes} \"-\" \"{agent}\"",
+            "{client} - {user} [{}] \"{method} {} {protocol}\" {status} {bytes} \"-\" \"{agent}\"",
             date(now),
-            escaped(path),
-            quoted(query),
+            quoted(target),
         );
         if let Some((transport, duration, counts)) = session {
             line += &format!(
@@ -58,6 +65,12 @@ impl Access<'_> {
         }
         line
     }
+}
+
+/// What is asked for by a path and a query.
+pub(crate) fn target(path: &str, query: &str) -> String {
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("/{}{mark}{query}", escaped(path))
 }
 
 /// `26/Nov/2026:17:01:53 +0000`, from `Thu, 26 Nov 2026 17:01:53 GMT`.
@@ -135,9 +148,10 @@ mod tests {
             user: Some("ada l"),
             agent: Some("a \"b\"\n"),
             method: "PLAY",
-            path: "old films/a\u{F7E9}.mp4",
-            query: "loop",
+            target: &target("old films/a\u{F7E9}.mp4", "loop"),
+            protocol: RTSP,
             status: 200,
+            bytes: counts.bytes,
             session: Some(("TCP", Duration::from_millis(12_480), counts)),
         };
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_712_513);

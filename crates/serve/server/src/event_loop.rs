@@ -118,7 +118,7 @@ impl Serving {
             (&serving.cameras, &serving.settings.cameras, onvif)
             && let Some(rtsp) = serving.connections.addresses().first()
         {
-            let shown = cameras.show(of_cameras, listener, *rtsp)?;
+            let shown = cameras.show(of_cameras, listener, *rtsp, serving.readers.mailbox())?;
             serving.shown = Some(shown);
         }
         serving.events.watch(serving.readers.bell(), Token::Readers).map_err(to("epoll"))?;
@@ -237,6 +237,7 @@ impl Serving {
                             Destination::Download(number) => self.filled_for_http(number, *filled),
                         },
                         Done::Lookup(done) => self.looked(done),
+                        Done::Guessed(guess) => self.note_guess(&guess),
                     }
                 }
                 self.done = done;

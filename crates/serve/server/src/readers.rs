@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
 use forebay_rtsp::server::QuestionId;
@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::cameras::Guess;
 use crate::catalog::{Catalog, Failure, Opened};
 use crate::clock;
 use crate::error::{Result, to};
@@ -45,6 +46,21 @@ pub(crate) enum Done {
     Opened(QuestionId, Result<Arc<Opened>, Failure>),
     Filled(Box<Filling>),
     Lookup(Looked),
+    /// A client of ONVIF had a wrong password.
+    Guessed(Guess),
+}
+
+/// Where other threads leave what they have done.
+#[derive(Clone)]
+pub(crate) struct Mailbox(Weak<Shared>);
+
+impl Mailbox {
+    /// Wakes the event loop, if there still is one.
+    pub fn post(&self, done: Done) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.finish(&mut vec![done]);
+        }
+    }
 }
 
 /// What reading took of a disk.
@@ -112,6 +128,11 @@ impl Readers {
             start("reader", |shared| Reader::new(shared).fill_all())?;
         }
         Ok(Self { shared })
+    }
+
+    /// For threads that are not of these.
+    pub fn mailbox(&self) -> Mailbox {
+        Mailbox(Arc::downgrade(&self.shared))
     }
 
     /// The files that can be opened.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::server::{Action, Answer, ConnectionId, Question, QuestionId};
 
-use crate::access_log::Access;
+use crate::access_log::{self, Access};
 use crate::catalog::{Extent, Failure, Opened};
 use crate::clock;
 use crate::event_loop::Serving;
@@ -79,10 +79,7 @@ impl Serving {
                 Action::Release { session, track } => self.release(session, track),
                 Action::End { session } => self.end(session),
                 Action::WrongPassword { client, user, wrong } => {
-                    let sentence = format!(
-                        "{client}: wrong password for user {user}; {wrong} wrong ones from there of late"
-                    );
-                    self.log.say(clock::now_ns(), &sentence);
+                    self.say_wrong_password(client, &user, wrong);
                     let asked = Asked { client, user: Some(user), path: String::new(), query: String::new() };
                     self.note_refused(&asked, Status::Unauthorized);
                 }
@@ -177,17 +174,26 @@ impl Serving {
         let is_tcp = session.transports.iter().any(|(_, one)| matches!(one, TrackTransport::Tcp { .. }));
         let duration = Duration::from_nanos(clock::now_ns().saturating_sub(session.begun_ns));
         let viewer = session.viewer.as_ref();
+        let counts = session.stream.counts();
+        let query = viewer.map_or("", |viewer| &viewer.query);
         let access = Access {
             client: session.client,
             user: viewer.and_then(|viewer| viewer.user.as_deref()),
             agent: viewer.and_then(|viewer| viewer.agent.as_deref()),
             method: "PLAY",
-            path: &session.opened.path,
-            query: viewer.map_or("", |viewer| &viewer.query),
+            target: &access_log::target(&session.opened.path, query),
+            protocol: access_log::RTSP,
             status: 200,
-            session: Some((if is_tcp { "TCP" } else { "UDP" }, duration, session.stream.counts())),
+            bytes: counts.bytes,
+            session: Some((if is_tcp { "TCP" } else { "UDP" }, duration, counts)),
         };
         access_log.line(access.line(SystemTime::now()));
+    }
+
+    pub(crate) fn say_wrong_password(&mut self, client: IpAddr, user: &str, wrong: u32) {
+        let sentence =
+            format!("{client}: wrong password for user {user}; {wrong} wrong ones from there of late");
+        self.log.say(clock::now_ns(), &sentence);
     }
 
     /// The line of a request that was refused.
@@ -198,9 +204,10 @@ impl Serving {
             user: asked.user.as_deref(),
             agent: None,
             method: "DESCRIBE",
-            path: &asked.path,
-            query: &asked.query,
+            target: &access_log::target(&asked.path, &asked.query),
+            protocol: access_log::RTSP,
             status: status.code(),
+            bytes: 0,
             session: None,
         };
         access_log.line(access.line(SystemTime::now()));

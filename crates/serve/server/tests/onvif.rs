@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 
 use forebay_cameras::Script;
 use forebay_server::{CameraSettings, FILM_BYTES, Serving, Settings, Stopper};
-use support::{Folder, H264, LIMIT, ffmpeg};
+use rustix::net::{AddressFamily, SocketType};
+use support::{Folder, H264, LIMIT, ffmpeg, until};
 
 const ASK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asks_onvif.py");
 
@@ -24,6 +25,10 @@ struct Cameras {
 
 impl Cameras {
     fn start(folder: &Folder, script: &str) -> Self {
+        Self::start_with(folder, script, None)
+    }
+
+    fn start_with(folder: &Folder, script: &str, access_log: Option<PathBuf>) -> Self {
         let free: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let cameras = CameraSettings {
             films: vec![folder.encode(1, &format!("{H264} -c:a aac"), "a.mp4")],
@@ -38,6 +43,7 @@ impl Cameras {
         let settings = Settings {
             cameras: Some(cameras),
             listen: vec![free],
+            access_log,
             ..Settings::new(folder.root().to_owned())
         };
         let mut serving = Serving::new(settings).expect("a server");
@@ -50,15 +56,7 @@ impl Cameras {
 
     /// What a request gets: a status, and a body.
     fn post(&self, path: &str, body: &str) -> (String, String) {
-        let mut stream = TcpStream::connect(self.http).expect("the server listens");
-        stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
-        let length = body.len();
-        write!(stream, "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
-            .expect("a request");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).expect("text");
-        let (head, body) = response.split_once("\r\n\r\n").expect("a response");
-        (head.split(' ').nth(1).expect("a status").to_owned(), body.to_owned())
+        post(TcpStream::connect(self.http).expect("the server listens"), path, body)
     }
 
     fn ask(&self, path: &str, namespace: &str, operation: &str) -> (String, String) {
@@ -71,6 +69,17 @@ impl Cameras {
             ),
         )
     }
+}
+
+fn post(mut stream: TcpStream, path: &str, body: &str) -> (String, String) {
+    stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    let length = body.len();
+    write!(stream, "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+        .expect("a request");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("text");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a response");
+    (head.split(' ').nth(1).expect("a status").to_owned(), body.to_owned())
 }
 
 impl Drop for Cameras {
@@ -144,6 +153,42 @@ fn each_camera_is_a_device_of_its_own_and_bad_requests_get_a_sentence() {
     assert!(status == "400" && said.contains("ter:NotAuthorized"), "{said}");
     let (status, _) = guarded.ask("/onvif/camera-1/device_service", "device", "GetSystemDateAndTime");
     assert_eq!(status, "200");
+}
+
+#[test]
+fn a_wrong_password_is_in_the_access_log() {
+    let Some(folder) = Folder::new("a_wrong_password_is_in_the_access_log") else { return };
+    let access_log = folder.path("access.log");
+    let cameras = Cameras::start_with(&folder, USERS, Some(access_log.clone()));
+    let (status, said) = cameras.post(
+        "/onvif/device_service",
+        "<a><Header><Security><UsernameToken><Username>eve</Username></UsernameToken></Security></Header>\
+         <Body><GetUsers/></Body></a>",
+    );
+    assert!(status == "400" && said.contains("ter:NotAuthorized"), "{said}");
+    until("the line is written", || {
+        let log = std::fs::read_to_string(&access_log).unwrap_or_default();
+        log.contains("127.0.0.1 - eve [") && log.contains("\"POST /onvif/device_service HTTP/1.1\" 400 0 ")
+    });
+}
+
+#[test]
+fn connections_of_one_address_leave_room_for_others() {
+    let Some(folder) = Folder::new("connections_of_one_address_leave_room_for_others") else { return };
+    let cameras = Cameras::start(&folder, "");
+    let idle: Vec<TcpStream> =
+        (0..80).map(|_| TcpStream::connect(cameras.http).expect("the server listens")).collect();
+    // One that is over the limit is closed at once: then all before it have been counted.
+    let mut last = idle.last().expect("one");
+    last.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    assert!(!last.read(&mut [0; 1]).is_ok_and(|bytes| bytes > 0));
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let other: SocketAddr = "127.0.0.2:0".parse().expect("an address");
+    rustix::net::bind(&socket, &other).expect("an address of this machine");
+    rustix::net::connect(&socket, &cameras.http).expect("the server listens");
+    let (status, _) =
+        post(TcpStream::from(socket), "/onvif/device_service", "<a><Body><GetScopes/></Body></a>");
+    assert_eq!(status, "400");
 }
 
 #[test]

@@ -10,10 +10,12 @@ mod device;
 pub mod discovery;
 mod media;
 
+use core::net::IpAddr;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use forebay_rtsp::range::SECOND_NS;
+use forebay_rtsp::server::Guesses;
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::plan::{Camera, Plan};
@@ -41,6 +43,30 @@ pub struct Place {
     pub version: String,
 }
 
+/// Where a request comes from, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'a> {
+    /// The client's address.
+    pub client: IpAddr,
+    /// The wrong passwords of all clients.
+    pub guesses: &'a Mutex<Guesses>,
+    /// The time that these are counted by.
+    pub now_ns: u64,
+    /// The time from the epoch of the cameras.
+    pub at_ns: u64,
+    /// The time since 1970.
+    pub unix_ns: u64,
+}
+
+/// A wrong password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongPassword {
+    /// The user that it was for.
+    pub user: String,
+    /// How many wrong passwords have come from the client's address of late.
+    pub wrong: u32,
+}
+
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
@@ -48,17 +74,21 @@ pub struct Response {
     pub status: u16,
     /// The envelope.
     pub body: String,
+    /// What the operator is to know of the request.
+    pub wrong_password: Option<WrongPassword>,
 }
 
-/// Why a request is not answered: a subcode, and a sentence.
+/// Why a request is not answered: a status of HTTP, a subcode, and a sentence.
 struct Fault {
+    status: u16,
     code: &'static str,
     why: String,
+    wrong_password: Option<WrongPassword>,
 }
 
 impl Fault {
     fn of_sender(code: &'static str, why: impl Into<String>) -> Self {
-        Self { code, why: why.into() }
+        Self { status: 400, code, why: why.into(), wrong_password: None }
     }
 }
 
@@ -73,17 +103,17 @@ struct Asked<'a> {
     unix_ns: u64,
 }
 
-/// Answers a request to a path, at a time from the epoch and since 1970.
-pub fn answer(plan: &Plan, place: &Place, path: &str, body: &str, at_ns: u64, unix_ns: u64) -> Response {
+/// Answers a request to a path.
+pub fn answer(plan: &Plan, place: &Place, path: &str, body: &str, asker: &Asker<'_>) -> Response {
     let options = ParsingOptions { nodes_limit: NODES_MAX, ..ParsingOptions::default() };
     let Ok(document) = Document::parse_with_options(body, options) else {
-        return fault(ENVELOPE, &Fault::of_sender("ter:WellFormed", "an envelope of SOAP is wanted"));
+        return fault(ENVELOPE, Fault::of_sender("ter:WellFormed", "an envelope of SOAP is wanted"));
     };
     let root = document.root_element();
     let envelope = if root.tag_name().namespace() == Some(ENVELOPE_1_1) { ENVELOPE_1_1 } else { ENVELOPE };
-    match respond(plan, place, path, root, at_ns, unix_ns) {
-        Ok(text) => Response { status: 200, body: enveloped(envelope, &text) },
-        Err(why) => fault(envelope, &why),
+    match respond(plan, place, path, root, asker) {
+        Ok(text) => Response { status: 200, body: enveloped(envelope, &text), wrong_password: None },
+        Err(why) => fault(envelope, why),
     }
 }
 
@@ -92,19 +122,19 @@ fn respond(
     place: &Place,
     path: &str,
     root: Node<'_, '_>,
-    at_ns: u64,
-    unix_ns: u64,
+    asker: &Asker<'_>,
 ) -> Result<String, Fault> {
     let camera = camera_of(plan, path)?;
     let operation = child(root, "Body").and_then(|body| body.first_element_child());
     let operation =
         operation.ok_or_else(|| Fault::of_sender("ter:WellFormed", "an operation in the body is wanted"))?;
-    let unix_ns = camera.map_or(unix_ns, |camera| camera.unix_ns(at_ns));
+    let unix_ns = camera.map_or(asker.unix_ns, |camera| camera.unix_ns(asker.at_ns));
     let name = operation.tag_name().name();
     let is_open = device::OPEN.contains(&name);
-    let allowed = if is_open { Allowed::All } else { authentication::check(plan, root, unix_ns)? };
+    let allowed = if is_open { Allowed::All } else { authentication::check(plan, root, asker, unix_ns)? };
     let asked = Asked { plan, camera, place, allowed, unix_ns };
-    let is_refused = camera.is_some_and(|camera| camera.refuses(at_ns) || !asked.allowed.may_see(camera));
+    let is_refused =
+        camera.is_some_and(|camera| camera.refuses(asker.at_ns) || !asked.allowed.may_see(camera));
     if is_refused && !is_open {
         return Err(authentication::not_authorized());
     }
@@ -167,7 +197,7 @@ fn enveloped(envelope: &str, body: &str) -> String {
     )
 }
 
-fn fault(envelope: &str, fault: &Fault) -> Response {
+fn fault(envelope: &str, fault: Fault) -> Response {
     let (code, why) = (fault.code, escaped(&fault.why));
     let body = if envelope == ENVELOPE_1_1 {
         format!("<s:Fault><faultcode>s:Client</faultcode><faultstring>{code}: {why}</faultstring></s:Fault>")
@@ -177,7 +207,7 @@ fn fault(envelope: &str, fault: &Fault) -> Response {
              </s:Subcode></s:Code><s:Reason><s:Text xml:lang=\"en\">{why}</s:Text></s:Reason></s:Fault>"
         )
     };
-    Response { status: 400, body: enveloped(envelope, &body) }
+    Response { status: fault.status, body: enveloped(envelope, &body), wrong_password: fault.wrong_password }
 }
 
 /// Text as it stands in XML.

@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "each fuzz target uses one")]
 
 use std::convert::Infallible;
-use std::sync::{Arc, LazyLock};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use forebay_cameras::onvif::{self, Place, discovery};
+use forebay_cameras::onvif::{self, Asker, Place, discovery};
 use forebay_cameras::{Film, Plan, Script, Timeline, Wanted};
 use forebay_media::Media;
 
@@ -48,7 +49,14 @@ pub fn requests(data: &[u8]) {
     let [http, rtsp] = ["192.0.2.1:80", "192.0.2.1:554"].map(str::to_owned);
     let place = Place { http, rtsp, version: "1".to_owned() };
     for plan in &*PLANS {
-        let response = onvif::answer(plan, &place, path, envelope, 5 * SECOND, UNIX_NS + 5 * SECOND);
+        let asker = Asker {
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            guesses: &Mutex::default(),
+            now_ns: 5 * SECOND,
+            at_ns: 5 * SECOND,
+            unix_ns: UNIX_NS + 5 * SECOND,
+        };
+        let response = onvif::answer(plan, &place, path, envelope, &asker);
         is_envelope(&response.body);
         assert!(matches!(response.status, 200 | 400 | 401 | 500), "{response:?}");
     }

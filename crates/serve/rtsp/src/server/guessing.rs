@@ -18,8 +18,9 @@ const FORGOTTEN_NS: u64 = 600 * SECOND_NS;
 /// How many addresses are remembered.
 const ADDRESSES_MAX: usize = 100_000;
 
+/// What is remembered of addresses that wrong passwords came from.
 #[derive(Debug, Default)]
-pub(super) struct Guesses {
+pub struct Guesses {
     addresses: HashMap<IpAddr, Guess>,
 }
 

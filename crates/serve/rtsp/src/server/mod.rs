@@ -41,7 +41,7 @@ use crate::range::SECOND_NS;
 use crate::reader::{Limits, Received};
 pub use actions::{Action, Answer, ConnectionId, FirstPacket, Playing, Question, QuestionId, SessionId};
 use connection::{Connection, Exchange, Pending, Step};
-use guessing::Guesses;
+pub use guessing::Guesses;
 pub use http::{Admitted, Purpose};
 use session::Session;
 

@@ -25,16 +25,18 @@ use forebay_rtsp::server::{
 use forebay_rtsp::transport::Offer;
 use forebay_streaming::stream::Counts;
 
-use crate::access_log::Access;
+use crate::access_log::{self, Access};
 use crate::clock;
 use crate::error::{Result, to};
 use crate::event_loop::Serving;
+use crate::readers::Mailbox;
 use crate::sessions;
 use crate::settings::User;
 use crate::transport::{Ends, TrackTransport};
 pub use forebay_cameras::onvif::discovery::PORT as DISCOVERY_PORT;
 pub use loading::{epoch, list, read_script};
 use onvif::Face;
+pub(crate) use onvif::Guess;
 use sending::Outgoing;
 
 /// Which cameras there are.
@@ -137,7 +139,13 @@ impl Cameras {
     }
 
     /// Answers ONVIF clients from now on, and their probes where those can be heard.
-    pub fn show(&self, settings: &CameraSettings, listener: TcpListener, rtsp: SocketAddr) -> Result<Shown> {
+    pub fn show(
+        &self,
+        settings: &CameraSettings,
+        listener: TcpListener,
+        rtsp: SocketAddr,
+        mailbox: Mailbox,
+    ) -> Result<Shown> {
         let http = listener.local_addr().map_err(to("a socket"))?;
         let http_port = http.port();
         let face = Face {
@@ -145,6 +153,8 @@ impl Cameras {
             since_epoch_ns: self.since_epoch_ns,
             rtsp_port: rtsp.port(),
             http_port,
+            guesses: Arc::default(),
+            mailbox,
         };
         face.clone().serve(listener)?;
         let discovery = onvif::discovery_socket(settings.discovery).and_then(|socket| {
@@ -318,6 +328,25 @@ impl Serving {
         Ok(Answer::SetUp { transport: answer, ssrc })
     }
 
+    /// Notes a wrong password of an ONVIF client.
+    pub(crate) fn note_guess(&mut self, guess: &Guess) {
+        let Guess { client, path, status, wrong_password } = guess;
+        self.say_wrong_password(*client, &wrong_password.user, wrong_password.wrong);
+        let Some(access_log) = &self.access_log else { return };
+        let access = Access {
+            client: *client,
+            user: Some(&wrong_password.user),
+            agent: None,
+            method: "POST",
+            target: path,
+            protocol: access_log::HTTP,
+            status: *status,
+            bytes: 0,
+            session: None,
+        };
+        access_log.line(access.line(SystemTime::now()));
+    }
+
     fn end_viewer(&mut self, session: SessionId) {
         let Some(cameras) = &mut self.cameras else { return };
         let Some(viewer) = cameras.viewers.remove(&session) else { return };
@@ -333,9 +362,10 @@ impl Serving {
             user: viewer.described.user.as_deref(),
             agent: viewer.described.agent.as_deref(),
             method: "PLAY",
-            path: &path,
-            query: &viewer.described.query,
+            target: &access_log::target(&path, &viewer.described.query),
+            protocol: access_log::RTSP,
             status: 200,
+            bytes: viewer.counts.bytes,
             session: Some((if viewer.is_tcp { "TCP" } else { "UDP" }, duration, viewer.counts)),
         };
         access_log.line(access.line(SystemTime::now()));

@@ -1,21 +1,25 @@
 //! ONVIF over HTTP, and WS-Discovery over UDP: a thread for each, beside the one that sends packets.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use forebay_cameras::Plan;
-use forebay_cameras::onvif::{self, Place, REQUEST_BYTES_MAX, discovery};
+use forebay_cameras::onvif::{self, Asker, Place, REQUEST_BYTES_MAX, WrongPassword, discovery};
+use forebay_rtsp::address::neighbourhood;
+use forebay_rtsp::server::Guesses;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 
 use crate::clock;
 use crate::error::{Result, to};
+use crate::readers::{Done, Mailbox};
 
-/// Requests that are answered at the same time.
-const REQUESTS_MAX: usize = 64;
+/// Connections at the same time, and those of one address: no address can take all.
+const CONNECTIONS_MAX: usize = 512;
+const CONNECTIONS_PER_ADDRESS: usize = 64;
 /// How long a client may take for its request, and for the response.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest head of a request, in bytes.
@@ -36,13 +40,62 @@ pub(super) struct Face {
     pub since_epoch_ns: i64,
     pub rtsp_port: u16,
     pub http_port: u16,
+    /// Wrong passwords, by address.
+    pub guesses: Arc<Mutex<Guesses>>,
+    /// The way to the log.
+    pub mailbox: Mailbox,
+}
+
+/// A wrong password, and what was asked for with it.
+#[derive(Debug)]
+pub(crate) struct Guess {
+    pub client: IpAddr,
+    pub path: String,
+    /// What was answered.
+    pub status: u16,
+    pub wrong_password: WrongPassword,
+}
+
+/// Connections that are open, by address.
+type Busy = Arc<Mutex<HashMap<IpAddr, usize>>>;
+
+/// One connection; there is room for another one when it is dropped.
+struct Visit {
+    busy: Busy,
+    from: IpAddr,
+}
+
+impl Visit {
+    /// `None` if there are too many.
+    fn begin(busy: &Busy, from: IpAddr) -> Option<Self> {
+        let from = neighbourhood(from);
+        let mut all = busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.get(&from).copied().unwrap_or(0);
+        if own >= CONNECTIONS_PER_ADDRESS || all.values().sum::<usize>() >= CONNECTIONS_MAX {
+            return None;
+        }
+        all.insert(from, own + 1);
+        Some(Self { busy: busy.clone(), from })
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let mut all = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = all.get_mut(&self.from) {
+            *own -= 1;
+            if *own == 0 {
+                all.remove(&self.from);
+            }
+        }
+    }
 }
 
 impl Face {
     /// Answers requests on a listener until the process ends.
     pub fn serve(self, listener: TcpListener) -> Result<()> {
         listener.set_nonblocking(false).map_err(to("a socket"))?;
-        let busy = Arc::new(AtomicUsize::new(0));
+        let busy = Busy::default();
         let accept = move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
@@ -50,26 +103,23 @@ impl Face {
                     thread::sleep(Duration::from_millis(100));
                     continue;
                 };
-                if busy.fetch_add(1, Ordering::Relaxed) >= REQUESTS_MAX {
-                    busy.fetch_sub(1, Ordering::Relaxed);
-                    continue;
-                }
-                let (face, of_thread) = (self.clone(), busy.clone());
+                let Ok(client) = stream.peer_addr() else { continue };
+                let Some(visit) = Visit::begin(&busy, client.ip()) else { continue };
+                let face = self.clone();
                 let answer = move || {
                     // A client that goes away needs no answer.
-                    let _ = face.answer(&stream);
-                    of_thread.fetch_sub(1, Ordering::Relaxed);
+                    let _ = face.answer(&stream, client.ip().to_canonical());
+                    drop(visit);
                 };
-                if thread::Builder::new().name("onvif".to_owned()).spawn(answer).is_err() {
-                    busy.fetch_sub(1, Ordering::Relaxed);
-                }
+                // A connection for which there is no thread is closed.
+                let _ = thread::Builder::new().name("onvif".to_owned()).spawn(answer);
             }
         };
         thread::Builder::new().name("onvif".to_owned()).spawn(accept).map_err(to("a thread"))?;
         Ok(())
     }
 
-    fn answer(&self, stream: &TcpStream) -> io::Result<()> {
+    fn answer(&self, stream: &TcpStream, client: IpAddr) -> io::Result<()> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let (path, body) = receive(stream, Instant::now() + PATIENCE)?;
         let host = stream.local_addr()?.ip().to_canonical();
@@ -78,10 +128,24 @@ impl Face {
             rtsp: SocketAddr::new(host, self.rtsp_port).to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let at_ns = clock::now_ns().saturating_add_signed(self.since_epoch_ns);
-        let response = onvif::answer(&self.plan, &place, &path, &body, at_ns, clock::unix_ns());
+        let now_ns = clock::now_ns();
+        let asker = Asker {
+            client,
+            guesses: &self.guesses,
+            now_ns,
+            at_ns: now_ns.saturating_add_signed(self.since_epoch_ns),
+            unix_ns: clock::unix_ns(),
+        };
+        let response = onvif::answer(&self.plan, &place, &path, &body, &asker);
         let (status, length) = (response.status, response.body.len());
-        let reason = if status == 200 { "OK" } else { "Bad Request" };
+        if let Some(wrong_password) = response.wrong_password {
+            self.mailbox.post(Done::Guessed(Guess { client, path, status, wrong_password }));
+        }
+        let reason = match status {
+            200 => "OK",
+            429 => "Too Many Requests",
+            _ => "Bad Request",
+        };
         let head = format!(
             "HTTP/1.1 {status} {reason}\r\nContent-Type: application/soap+xml; charset=utf-8\r\n\
              Content-Length: {length}\r\nConnection: close\r\n\r\n"

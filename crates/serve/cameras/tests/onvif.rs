@@ -1,0 +1,87 @@
+//! What clients of ONVIF are told.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use forebay_cameras::onvif::{self, Asker, Place, Response};
+use forebay_cameras::{Film, Plan, Script, Wanted};
+use forebay_media::Media;
+use forebay_rtsp::server::Guesses;
+
+const SECOND: u64 = 1_000_000_000;
+const UNIX_NS: u64 = 1_700_000_000 * SECOND;
+const DEVICE: &str = "http://www.onvif.org/ver10/device/wsdl";
+
+/// Two seconds of sound: AAC, 44.1 kHz, one channel.
+fn sound() -> Arc<Film> {
+    let mut frame = [0x21; 256];
+    frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x20, 0x1F, 0xFC]);
+    let file = frame.repeat(86);
+    let media = Arc::new(Media::read(&file).expect("sound"));
+    let film = Film::new(&media, 1400, u64::MAX, |at, into| {
+        into.copy_from_slice(&file[at.start as usize..at.end as usize]);
+        Ok::<_, Infallible>(())
+    });
+    Arc::new(film.expect("a film"))
+}
+
+/// Two cameras, and the wrong passwords that they were asked with.
+struct Cameras {
+    plan: Plan,
+    guesses: Mutex<Guesses>,
+}
+
+impl Cameras {
+    fn new(script: &str) -> Self {
+        let script = Script::parse(script).expect("a script");
+        let wanted = Wanted { cameras: 2, seed: 1, epoch_unix_ns: UNIX_NS, script };
+        Self { plan: Plan::new(&[sound()], &wanted).expect("a plan"), guesses: Mutex::default() }
+    }
+
+    /// What is answered to an operation, with a header of the envelope, from an address.
+    fn ask(&self, namespace: &str, operation: &str, header: &str, from: &str, now_ns: u64) -> Response {
+        let [http, rtsp] = ["192.0.2.1:80", "192.0.2.1:554"].map(str::to_owned);
+        let place = Place { http, rtsp, version: "1".to_owned() };
+        let client: IpAddr = from.parse().expect("an address");
+        let asker = Asker { client, guesses: &self.guesses, now_ns, at_ns: 0, unix_ns: UNIX_NS };
+        let envelope = format!(
+            "<s:Envelope xmlns:s=\"http://www.w3.org/2003/05/soap-envelope\"><s:Header>{header}</s:Header>\
+             <s:Body><{operation} xmlns=\"{namespace}\"/></s:Body></s:Envelope>"
+        );
+        onvif::answer(&self.plan, &place, "/onvif/device_service", &envelope, &asker)
+    }
+}
+
+/// A password of ada's as text, or its digest.
+fn token(password: &str) -> String {
+    format!(
+        "<Security><UsernameToken><Username>ada</Username>{password}<Nonce>LKqI6G/AikKCQrN0zqZFlg==</Nonce>\
+         <Created>2023-11-14T22:13:25Z</Created></UsernameToken></Security>"
+    )
+}
+
+const RIGHT: &str = "<Password>MX/ZVN+7Sze8lah4SO3IgvNm+Vk=</Password>";
+const WRONG: &str = "<Password>AAAAAAAAAAAAAAAAAAAAAAAAAAA=</Password>";
+
+#[test]
+fn guesses_from_one_address_are_told_of_and_wait() {
+    let cameras = Cameras::new("user = \"ada\"\npassword = \"lovelace\"\n");
+    let ask = |password: &str, from, now_ns| {
+        let response = cameras.ask(DEVICE, "GetDeviceInformation", &token(password), from, now_ns);
+        (response.status, response.wrong_password.map(|wrong| (wrong.user, wrong.wrong)))
+    };
+    for wrong in 1..=5 {
+        assert_eq!(ask(WRONG, "192.0.2.7", 0), (400, Some(("ada".to_owned(), wrong))));
+    }
+    for password in [WRONG, RIGHT] {
+        assert_eq!(ask(password, "192.0.2.7", 1), (429, None));
+    }
+    assert_eq!(ask(RIGHT, "192.0.2.8", 1), (200, None));
+    assert_eq!(ask(RIGHT, "192.0.2.7", SECOND), (200, None));
+    let plain =
+        "<Password Type=\"http://docs.oasis-open.org/wss/2004/01/x#PasswordText\">lovelace</Password>";
+    assert_eq!(ask(plain, "192.0.2.8", 1), (200, None));
+    let without = cameras.ask(DEVICE, "GetDeviceInformation", "", "192.0.2.8", SECOND);
+    assert_eq!((without.status, without.wrong_password), (400, None));
+}
