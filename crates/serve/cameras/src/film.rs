@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_media::Media;
 use forebay_rtsp::packetise::{self, Packet, Packetiser, RTP_HEADER_BYTES};
-use forebay_rtsp::presentation::{self, Codec, Presentation};
+use forebay_rtsp::presentation::{self, Codec, PcmValues, Presentation};
 use h264_reader::nal::sps::SeqParameterSet;
 use h264_reader::nal::{Nal, RefNal};
 use thiserror::Error;
@@ -61,12 +61,35 @@ pub(crate) struct Pictures {
     pub size: Option<(u32, u32)>,
     pub per_second: u32,
     pub bits_per_second: u64,
+    /// How many there are from one that needs no others to the next.
+    pub per_sync: u32,
+    /// The profile of H.264, as ONVIF calls it.
+    pub h264_profile: Option<&'static str>,
 }
 
-/// Width and height of pictures with this sequence parameter set.
-fn size(set: &[u8]) -> Option<(u32, u32)> {
-    let set = SeqParameterSet::from_bits(RefNal::new(set, &[], true).rbsp_bits()).ok()?;
-    set.pixel_dimensions().ok()
+/// What its sound is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sound {
+    /// As ONVIF's Media service calls it; `None` where that has no name for it.
+    pub encoding: Option<&'static str>,
+    pub channels: u8,
+    pub clock_rate: u32,
+    pub bits_per_second: u64,
+}
+
+/// A sequence parameter set of H.264.
+fn parameters(set: &[u8]) -> Option<SeqParameterSet> {
+    SeqParameterSet::from_bits(RefNal::new(set, &[], true).rbsp_bits()).ok()
+}
+
+/// A profile of H.264 (Rec. ITU-T H.264, Annex A) as ONVIF calls it: all that follow High are extensions of it.
+fn h264_profile(set: &SeqParameterSet) -> &'static str {
+    match u8::from(set.profile_idc) {
+        66 => "Baseline",
+        77 => "Main",
+        88 => "Extended",
+        _ => "High",
+    }
 }
 
 /// Why there is no film.
@@ -235,12 +258,42 @@ impl Film {
             Codec::Mpeg4 { .. } => Some("MPEG4"),
             _ => None,
         };
-        let size = match &track.codec {
-            Codec::H264 { sps, .. } => sps.first().and_then(|set| size(set)),
+        let set = match &track.codec {
+            Codec::H264 { sps, .. } => sps.first().and_then(|set| parameters(set)),
             _ => None,
         };
-        let per_second = (track.places.len() as f64 * 1e9 / self.round_ns as f64).round() as u32;
-        Some(Pictures { encoding, size, per_second, bits_per_second: track.bits_per_second.unwrap_or(0) })
+        let syncs = track.places.iter().filter(|place| self.samples[**place as usize].is_sync).count();
+        Some(Pictures {
+            encoding,
+            size: set.as_ref().and_then(|set| set.pixel_dimensions().ok()),
+            per_second: (track.places.len() as f64 * 1e9 / self.round_ns as f64).round() as u32,
+            bits_per_second: track.bits_per_second.unwrap_or(0),
+            per_sync: track.places.len().div_ceil(syncs.max(1)) as u32,
+            h264_profile: set.as_ref().map(h264_profile),
+        })
+    }
+
+    /// Its first track of sound.
+    pub(crate) fn sound(&self) -> Option<Sound> {
+        let sound = |track: &Track| {
+            let (encoding, channels) = match track.codec {
+                Codec::Aac { channels, .. } => (Some("AAC"), channels),
+                Codec::Pcm { values: PcmValues::MuLaw | PcmValues::ALaw, channels, .. } => {
+                    (Some("G711"), channels)
+                }
+                Codec::Pcm { channels, .. }
+                | Codec::Ac3 { channels, .. }
+                | Codec::Eac3 { channels, .. }
+                | Codec::Vorbis { channels, .. }
+                | Codec::Opus { channels } => (None, channels),
+                Codec::MultiOpus(_) | Codec::MpegAudio => (None, 2),
+                _ => return None,
+            };
+            let (clock_rate, bits_per_second) =
+                (track.codec.clock_rate(), track.bits_per_second.unwrap_or(0));
+            Some(Sound { encoding, channels, clock_rate, bits_per_second })
+        };
+        self.tracks.iter().find_map(sound)
     }
 
     pub(crate) fn tracks(&self) -> &[Track] {

@@ -11,6 +11,7 @@ use forebay_rtsp::server::Guesses;
 
 const SECOND: u64 = 1_000_000_000;
 const UNIX_NS: u64 = 1_700_000_000 * SECOND;
+const MEDIA: &str = "http://www.onvif.org/ver10/media/wsdl";
 const DEVICE: &str = "http://www.onvif.org/ver10/device/wsdl";
 
 /// Two seconds of sound: AAC, 44.1 kHz, one channel.
@@ -84,4 +85,30 @@ fn guesses_from_one_address_are_told_of_and_wait() {
     assert_eq!(ask(plain, "192.0.2.8", 1), (200, None));
     let without = cameras.ask(DEVICE, "GetDeviceInformation", "", "192.0.2.8", SECOND);
     assert_eq!((without.status, without.wrong_password), (400, None));
+}
+
+#[test]
+fn clients_find_what_a_profile_of_sound_consists_of() {
+    let cameras = Cameras::new("");
+    let ask = |operation: &str| {
+        let response = cameras.ask(MEDIA, operation, "", "192.0.2.7", 0);
+        assert_eq!(response.status, 200, "{operation}: {}", response.body);
+        response.body
+    };
+    for (operation, count, words) in [
+        ("GetProfiles", 2, "token=\"sound-encoder-camera-2\""),
+        ("GetAudioSources", 2, "<tt:Channels>1</tt:Channels>"),
+        ("GetAudioSourceConfigurations", 2, "<tt:SourceToken>sound-source-camera-1<"),
+        ("GetAudioEncoderConfigurations", 2, "<tt:Encoding>AAC</tt:Encoding>"),
+        ("GetAudioEncoderConfigurationOptions", 1, "<tt:SampleRateList><tt:Items>44<"),
+        ("GetVideoEncoderConfigurations", 0, ""),
+        ("GetMetadataConfigurations", 0, ""),
+    ] {
+        let body = ask(operation);
+        let found = ["<trt:Profiles ", "<trt:AudioSources ", "<trt:Configurations ", "<trt:Options>"]
+            .map(|element| body.matches(element).count());
+        assert!(found.iter().sum::<usize>() == count && body.contains(words), "{operation}: {body}");
+    }
+    let response = cameras.ask(MEDIA, "GetVideoEncoderConfigurationOptions", "", "192.0.2.7", 0);
+    assert!(response.body.contains("ter:NoConfig"), "{}", response.body);
 }

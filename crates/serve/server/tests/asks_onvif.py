@@ -43,7 +43,23 @@ assert [profile.token for profile in profiles] == names, profiles
 encoder = profiles[0].VideoEncoderConfiguration
 assert (encoder.Encoding, encoder.Resolution.Width, encoder.Resolution.Height) == ("H264", 160, 120), encoder
 assert encoder.RateControl.FrameRateLimit == 25, encoder
-assert len(media.GetVideoSources()) == len(names)
+assert (encoder.H264.H264Profile, encoder.H264.GovLength > 0) == ("Main", True), encoder
+assert profiles[0].AudioEncoderConfiguration.Encoding == "AAC", profiles[0]
+assert len(media.GetVideoSources()) == len(media.GetAudioSources()) == len(names)
+for kind in ["VideoSource", "AudioSource", "VideoEncoder", "AudioEncoder"]:
+    configurations = getattr(media, f"Get{kind}Configurations")()
+    assert configurations == [getattr(profile, f"{kind}Configuration") for profile in profiles], configurations
+    compatible = getattr(media, f"GetCompatible{kind}Configurations")({"ProfileToken": names[1]})
+    assert compatible == configurations[1:2], compatible
+    token = {"ConfigurationToken": configurations[1].token}
+    assert getattr(media, f"Get{kind}Configuration")(token) == configurations[1]
+    assert getattr(media, f"Get{kind}ConfigurationOptions")(token), kind
+options = media.GetVideoEncoderConfigurationOptions({"ProfileToken": names[0]})
+assert options.H264.ResolutionsAvailable[0].Width == 160, options
+for operation in ["GetMetadataConfigurations", "GetVideoAnalyticsConfigurations", "GetAudioOutputs", "GetOSDs"]:
+    assert not getattr(media, operation)(), operation
+unknown = {"ConfigurationToken": "nowhere"}
+assert is_refused(lambda: media.GetVideoEncoderConfiguration(unknown), "no such configuration")
 setup = {"Stream": "RTP-Unicast", "Transport": {"Protocol": "RTSP"}}
 for name in names:
     print(media.GetStreamUri({"StreamSetup": setup, "ProfileToken": name}).Uri)

@@ -6,6 +6,7 @@
 //! Sources: ONVIF Core, Media Service and Streaming Specification; WS-Security UsernameToken Profile 1.0; WS-Discovery 2005/04.
 
 mod authentication;
+mod configurations;
 mod device;
 pub mod discovery;
 mod media;
