@@ -51,7 +51,7 @@ pub struct Serve {
     /// Keep the indices of large files here for the next start [default: $XDG_CACHE_HOME/forebay]
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
-    /// Add a line for each session to this file, in the Common Log Format
+    /// Add a line for each session and each request over HTTP to this file, in the Common Log Format
     #[arg(long, value_name = "FILE")]
     pub access_log: Option<PathBuf>,
     /// Show a status page at http://ADDRESS/, and metrics for Prometheus at http://ADDRESS/metrics

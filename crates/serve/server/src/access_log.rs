@@ -1,4 +1,4 @@
-//! The access log: a line for each session that ended, and for each request that was refused.
+//! The access log: a line for each session that ended, for each request over HTTP, and for each other request that was refused.
 //!
 //! Lines begin as in the Common Log Format of web servers, with the client's program behind it. What streams have beside that
 //! follows as `name=value`:

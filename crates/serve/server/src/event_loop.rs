@@ -54,7 +54,7 @@ pub struct Serving {
     pub(crate) reports: Reports,
     pub(crate) events: Events,
     pub(crate) log: Log,
-    /// A line for each session that ended.
+    /// A line for each session that ended, and for each request over HTTP.
     pub(crate) access_log: Option<Log>,
     pub(crate) secret: Secret,
     pub(crate) reload: Option<Reload>,

@@ -80,8 +80,11 @@ impl Serving {
                 Action::End { session } => self.end(session),
                 Action::WrongPassword { client, user, wrong } => {
                     self.say_wrong_password(client, &user, wrong);
-                    let asked = Asked { client, user: Some(user), path: String::new(), query: String::new() };
-                    self.note_refused(&asked, Status::Unauthorized);
+                    if !self.name_in_line(on, Some(&user)) {
+                        let (path, query) = Default::default();
+                        let asked = Asked { client, user: Some(user), path, query };
+                        self.note_refused(&asked, Status::Unauthorized);
+                    }
                 }
                 Action::Forbidden { client, user, path, query } => {
                     let asked = Asked { client, user: Some(user), path, query };

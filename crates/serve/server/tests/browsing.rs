@@ -163,12 +163,17 @@ fn folders_show_and_play_what_the_asker_may_watch_however_it_is_asked_for() {
     for (path, status) in [("open/out.m3u", 404), ("nowhere/a.mp4", 401), ("open/../home/home.mp4", 404)] {
         assert_eq!(server.connect().ask("DESCRIBE", path, "").status, status, "{path}");
     }
+    assert!(curl(Some("eve"), "/home/").ends_with("401"));
     until("refused and played ones are in the access log", || {
         let log = std::fs::read_to_string(&access_log).unwrap_or_default();
         let has = |words: &[&str]| log.lines().any(|line| words.iter().all(|word| line.contains(word)));
         has(&[" - bob ", "/home/home.mp4 ", " 403 "])
             && has(&[" - ada ", "/home/home.mp4 ", " 200 "])
             && has(&[" - - ", "/open/open.mp4 ", " 200 "])
+            && has(&[" - bob ", "\"GET /home/home.mp4/segment_0_0.m4s HTTP/1.1\" 403 "])
+            && has(&[" - eve ", "\"GET /home/ HTTP/1.1\" 401 "])
+            && has(&[" - - ", "\"GET /home/home.mp4/segment_0_0.m4s HTTP/1.1\" 401 "])
+            && has(&[" - ada ", "\"GET /home/home.mp4/segment_0_0.m4s HTTP/1.1\" 200 "])
     });
 }
 

@@ -274,6 +274,7 @@ impl Serving {
         let Received { keeps_alive, is_1_1, .. } = asked.received;
         if asked.received.is_head() {
             let head = download::whole(is_1_1).head(None, None, keeps_alive);
+            self.answered(id, 200, 0);
             return self.send_body(id, head.into_bytes(), keeps_alive);
         }
         // Nothing may have been recorded for as long as a part lasts.

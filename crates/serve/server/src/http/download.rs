@@ -47,6 +47,8 @@ pub(super) struct Download {
     /// Whether the client knows chunks.
     pub knows_chunks: bool,
     pub is_head_sent: bool,
+    /// What of the body has been sent.
+    pub sent_bytes: u64,
     /// Its number among all downloads, while a buffer is being filled.
     pub filling: Option<u64>,
     /// Whether it waits for memory.
@@ -92,6 +94,7 @@ impl Download {
             extent,
             knows_chunks,
             is_head_sent: false,
+            sent_bytes: 0,
             filling: None,
             is_waiting: false,
             sequence: 0,
@@ -107,6 +110,11 @@ impl Download {
     /// Whether the client sees where it ends.
     pub fn tells_its_end(&self) -> bool {
         self.knows_chunks || self.extent != Extent::Whole
+    }
+
+    /// The status of the response.
+    pub fn status(&self) -> u16 {
+        if matches!(self.extent, Extent::Part { .. }) { 206 } else { 200 }
     }
 
     /// What comes before it.
@@ -199,7 +207,9 @@ impl Download {
                 break;
             }
             has_sent = true;
-            if filled.send(to) {
+            let (is_last, bytes) = filled.send(to);
+            self.sent_bytes += bytes;
+            if is_last {
                 over.extend(self.filled.pop_front().into_iter().flat_map(|filled| filled.parts));
             }
         }
@@ -232,9 +242,10 @@ impl Filled {
         }
     }
 
-    /// Sends some of it; returns whether that was the last of it.
-    fn send(&mut self, to: &mut Connection) -> bool {
-        let (mut slices, mut bytes) = (Vec::new(), 0);
+    /// Sends some of it; returns whether that was the last of it, and how many bytes of the fragment were in it.
+    fn send(&mut self, to: &mut Connection) -> (bool, u64) {
+        let (mut slices, mut bytes, mut own_bytes) = (Vec::new(), 0, 0);
+        let last = self.fragment.as_ref().map_or(0, |fragment| fragment.pieces.len());
         let (mut piece, mut at) = (self.piece, self.at);
         while bytes < SEND_BYTES
             && let Some(slice) = self.slice(piece)
@@ -243,10 +254,13 @@ impl Filled {
             let count = slice.len().min(SEND_BYTES - bytes);
             slices.push(IoSlice::new(&slice[..count]));
             bytes += count;
+            if (1..=last).contains(&piece) {
+                own_bytes += count as u64;
+            }
             (piece, at) = if count == slice.len() { (piece + 1, 0) } else { (piece, at + count) };
         }
         to.send_slices(&mut slices);
         (self.piece, self.at) = (piece, at);
-        self.slice(piece).is_none()
+        (self.slice(piece).is_none(), own_bytes)
     }
 }

@@ -24,12 +24,14 @@ mod ranges;
 pub(crate) mod request;
 pub(crate) mod response;
 mod route;
+mod told;
 mod tunnel;
 pub(crate) mod web_socket;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use forebay_rtsp::authentication::claimed_user;
 use forebay_rtsp::range::SECOND_NS;
 use forebay_rtsp::server::{Admitted, ConnectionId, Purpose, QuestionId};
 
@@ -39,6 +41,7 @@ use self::listing::Listing;
 use self::request::{HEAD_BYTES_MAX, Malformed, Received};
 use self::response::Response;
 use self::route::Route;
+use self::told::Told;
 use self::tunnel::{Cookie, Decoder};
 use self::web_socket::Frames;
 use crate::clock;
@@ -86,6 +89,8 @@ struct Talk {
     /// When something was last received or sent.
     progress_ns: u64,
     state: State,
+    /// What the access log will say of the request, if there is one.
+    told: Option<Box<Told>>,
 }
 
 enum State {
@@ -167,12 +172,14 @@ impl Web {
 impl Serving {
     /// A connection speaks HTTP from now on.
     pub(crate) fn begin_http(&mut self, id: ConnectionId) {
-        let talk = Talk { bytes: Vec::new(), skip: 0, progress_ns: clock::now_ns(), state: State::Idle };
+        let progress_ns = clock::now_ns();
+        let talk = Talk { bytes: Vec::new(), skip: 0, progress_ns, state: State::Idle, told: None };
         self.web.connections.insert(id, talk);
     }
 
     /// A connection that spoke HTTP is gone.
     pub(crate) fn end_http(&mut self, id: ConnectionId) {
+        self.end_line(id);
         let Some(talk) = self.web.connections.remove(&id) else { return };
         match talk.state {
             State::Segment(download, _) => self.end_download(*download),
@@ -257,11 +264,15 @@ impl Serving {
                 State::Segment(download, asked) => {
                     let keeps_alive = asked.received.keeps_alive && download.tells_its_end();
                     let (has_sent, parts) = download.send(connection);
+                    let (status, sent_bytes) = (download.status(), download.sent_bytes);
                     if has_sent {
                         talk.progress_ns = clock::now_ns();
                     }
                     let is_over = download.is_over();
                     self.buffers.take_back(parts);
+                    if has_sent {
+                        self.answered(id, status, sent_bytes);
+                    }
                     if !is_over {
                         return self.want_buffer(id);
                     }
@@ -273,6 +284,7 @@ impl Serving {
                     keeps_alive
                 }
             };
+            self.end_line(id);
             let Some(talk) = self.web.connections.get_mut(&id) else { return };
             talk.state = State::Idle;
             if !keeps_alive {
@@ -326,6 +338,7 @@ impl Serving {
     }
 
     fn request(&mut self, id: ConnectionId, received: Received) {
+        self.begin_line(id, &received);
         let Some(connection) = self.connections.get(id) else { return };
         let (client, is_encrypted) = (connection.client.ip(), connection.is_encrypted());
         if let Some(response) = Response::to_method(received.request.method.as_str()) {
@@ -352,9 +365,11 @@ impl Serving {
         self.act(actions, id);
         match admitted {
             Admitted::As(user) => {
+                self.name_in_line(id, user.as_deref());
                 self.serve_route(id, Asked { received, route, user, waits_until_ns: None });
             }
             Admitted::Forbidden => {
+                self.name_in_line(id, claimed_user(&received.request).as_deref());
                 self.respond(id, &received, &Response::refusal(403, "this user may not watch it"));
             }
             Admitted::Challenged(challenges) => {
@@ -507,6 +522,8 @@ impl Serving {
             let busy = busy("too many lists are being sent");
             return self.send_response(id, &busy, false, is_head);
         }
+        let body_bytes = if is_head { 0 } else { response.body.len() as u64 };
+        self.answered(id, response.status, body_bytes);
         self.send_body(id, response.bytes(is_head, keeps_alive), keeps_alive);
     }
 
