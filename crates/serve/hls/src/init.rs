@@ -3,19 +3,22 @@
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
 use mp4_atom::{
-    Audio, Av01, Av1c, Avc1, Avcc, AvccExt, Dinf, Dops, Dref, DrefEntry, Edts, Elst, ElstEntry, Encode, Esds,
-    FixedPoint, FourCC, Ftyp, Hdlr, Hvc1, HvcCArray, Hvcc, Mdhd, Mdia, Minf, Moov, Mp4a, Mvex, Mvhd, Opus,
-    OpusChannelMapping, Smhd, Stbl, Stco, Stsd, Tkhd, Trak, Trex, Url, Visual, Vmhd, Vp09, VpcC,
+    Ac3, Audio, Av01, Av1c, Avc1, Avcc, AvccExt, Dinf, Dops, Dref, DrefEntry, Eac3, Edts, Elst, ElstEntry,
+    Encode, Esds, FixedPoint, FourCC, Ftyp, Hdlr, Hvc1, HvcCArray, Hvcc, Mdhd, Mdia, Minf, Moov, Mp4a, Mvex,
+    Mvhd, Opus, OpusChannelMapping, Smhd, Stbl, Stco, Stsd, Tkhd, Trak, Trex, Url, Visual, Vmhd, Vp09, VpcC,
 };
 
 use mp4_atom::esds;
 
 use crate::film::{Film, FilmTrack};
 use crate::fragment::on_clock;
+use crate::frames::Frames;
 use crate::shape::{H265, Shape, vp9_level};
 
 /// Ticks in a second of the film as a whole.
 const TIMESCALE: u32 = 1000;
+/// The object type of AAC.
+const AAC: u8 = 0x40;
 /// Profiles of H.264 whose records tell how colours are sampled (ISO/IEC 14496-15, 5.3.3.1.2).
 const HIGH_PROFILES: [u8; 4] = [100, 110, 122, 144];
 
@@ -178,7 +181,7 @@ fn sample_entry(codec: &Codec, format: &Format, shape: &Shape) -> Option<mp4_ato
         }),
         Codec::Aac { config, clock_rate, channels } => Entry::Mp4a(Mp4a {
             audio: sound(*channels, *clock_rate),
-            esds: aac(config),
+            esds: esds(AAC, Some(config)),
             btrt: None,
             taic: None,
         }),
@@ -199,6 +202,23 @@ fn sample_entry(codec: &Codec, format: &Format, shape: &Shape) -> Option<mp4_ato
                 audio: sound(channels, codec.clock_rate()),
                 dops: opus(channels, Some(mapping)),
                 btrt: None,
+            })
+        }
+        Codec::Ac3 { clock_rate, channels } | Codec::Eac3 { clock_rate, channels } => {
+            let audio = sound(*channels, *clock_rate);
+            match shape.frames.clone()? {
+                Frames::Ac3(dac3) => Entry::Ac3(Ac3 { audio, dac3 }),
+                Frames::Eac3(dec3) => Entry::Eac3(Eac3 { audio, dec3 }),
+                Frames::Mp3 { .. } => return None,
+            }
+        }
+        Codec::MpegAudio => {
+            let Some(Frames::Mp3 { object_type, clock_rate, channels }) = shape.frames else { return None };
+            Entry::Mp4a(Mp4a {
+                audio: sound(channels, clock_rate),
+                esds: esds(object_type, None),
+                btrt: None,
+                taic: None,
             })
         }
         _ => return None,
@@ -269,16 +289,14 @@ fn h265(sets: [&Vec<Vec<u8>>; 3], length_size: u8) -> Option<Hvcc> {
     })
 }
 
-fn aac(config: &[u8]) -> Esds {
-    const AAC: u8 = 0x40;
+/// Sound of an object type, with what a decoder has to know before it.
+fn esds(object_type_indication: u8, config: Option<&[u8]>) -> Esds {
     const SOUND: u8 = 5;
     let dec_config = esds::DecoderConfig {
-        object_type_indication: AAC,
+        object_type_indication,
         stream_type: SOUND,
-        dec_specific: Some(esds::DecoderSpecific {
-            raw: config.to_vec(),
-            ..esds::DecoderSpecific::default()
-        }),
+        dec_specific: config
+            .map(|config| esds::DecoderSpecific { raw: config.to_vec(), ..esds::DecoderSpecific::default() }),
         ..esds::DecoderConfig::default()
     };
     Esds {

@@ -19,6 +19,7 @@
 
 mod film;
 mod fragment;
+mod frames;
 mod init;
 mod playlist;
 mod segment;

@@ -40,18 +40,31 @@ impl Film {
     /// The master playlist. `query` follows the question mark in each of its URLs.
     pub fn master(&self, query: &str) -> String {
         let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n");
-        let sounds: Vec<&FilmTrack> = self.sounds().collect();
+        let (some, all): (Vec<&FilmTrack>, Vec<&FilmTrack>) =
+            self.sounds().partition(|sound| sound.shape.is_for_some());
+        // A browser that does not play a sound would not play the film.
+        let is_for_some = all.is_empty() && !some.is_empty();
+        let sounds = if is_for_some { some } else { all };
         let pictures = self.pictures();
         let first = sounds.first().copied();
-        let together: Vec<&FilmTrack> = pictures.into_iter().chain(first).collect();
         let has_choice = pictures.is_some() && sounds.len() > 1;
         if has_choice {
             for (place, sound) in sounds.iter().enumerate() {
                 write_sound(&mut text, place, sound, query);
             }
         }
+        let together: Vec<&FilmTrack> = pictures.into_iter().chain(first).collect();
+        self.write_variant(&mut text, &together, has_choice, query);
+        if is_for_some && let Some(pictures) = pictures {
+            self.write_variant(&mut text, &[pictures], false, query);
+        }
+        text
+    }
+
+    /// Writes what is played together: pictures and sound, or one of them.
+    fn write_variant(&self, text: &mut String, together: &[&FilmTrack], has_choice: bool, query: &str) {
         let codecs: Vec<&str> = together.iter().map(|track| track.shape.codec.as_str()).collect();
-        let mean = self.bits_per_second(&together).max(1);
+        let mean = self.bits_per_second(together).max(1);
         // Into memory, which does not fail.
         let _ = write!(
             text,
@@ -59,7 +72,7 @@ impl Film {
             mean.saturating_mul(PEAK),
             codecs.join(",")
         );
-        if let Some((width, height)) = pictures.and_then(|track| track.shape.size) {
+        if let Some((width, height)) = together.iter().find_map(|track| track.shape.size) {
             let _ = write!(text, ",RESOLUTION={width}x{height}");
         }
         if has_choice {
@@ -67,7 +80,6 @@ impl Film {
         }
         let numbers: Vec<usize> = together.iter().map(|track| track.number).collect();
         let _ = writeln!(text, "\nmedia_{}.m3u8{}", joined(&numbers), after_mark(query));
-        text
     }
 
     /// The media playlist of tracks that are sent together; `None` if browsers do not play these.

@@ -5,6 +5,8 @@ use h264_reader::nal::sps::SeqParameterSet;
 use h264_reader::nal::{Nal, RefNal};
 use h264_reader::rbsp::{BitRead, BitReader, BitReaderError, ByteReader};
 
+use crate::frames::Frames;
+
 /// The headers of an OBU and of a sequence are in so many bytes of a sample (AV1 bitstream, 5.3 and 5.5).
 const OBUS_MAX: usize = 16;
 
@@ -19,12 +21,22 @@ pub struct Shape {
     pub depth: u8,
     /// How colours are sampled: 0 for grey, 1 for 4:2:0, 2 for 4:2:2, 3 for 4:4:4.
     pub chroma: u8,
+    /// What frames of sound say, where the file does not.
+    pub(crate) frames: Option<Frames>,
 }
 
 impl Shape {
     /// Whether the first sample has to be known, too.
     pub fn needs_sample(codec: &Codec) -> bool {
-        matches!(codec, Codec::Av1 { .. } | Codec::Vp9 { .. })
+        matches!(
+            codec,
+            Codec::Av1 { .. } | Codec::Vp9 { .. } | Codec::MpegAudio | Codec::Ac3 { .. } | Codec::Eac3 { .. }
+        )
+    }
+
+    /// Whether only some browsers play it.
+    pub(crate) fn is_for_some(&self) -> bool {
+        self.frames.is_some()
     }
 
     /// `None` if browsers do not play the codec in MP4, or if its headers are damaged.
@@ -36,12 +48,12 @@ impl Shape {
                 let Pictures { size, depth, chroma } = av1(first_sample)?;
                 let tier = if *tier == 0 { 'M' } else { 'H' };
                 let codec = format!("av01.{profile}.{level:02}{tier}.{depth:02}");
-                Some(Self { codec, size: Some(size), depth, chroma })
+                Some(Self { codec, size: Some(size), depth, chroma, frames: None })
             }
             Codec::Vp9 { .. } => {
                 let (profile, Pictures { size, depth, chroma }) = vp9(first_sample).ok().flatten()?;
                 let codec = format!("vp09.{profile:02}.{}.{depth:02}", vp9_level(size));
-                Some(Self { codec, size: Some(size), depth, chroma })
+                Some(Self { codec, size: Some(size), depth, chroma, frames: None })
             }
             Codec::Aac { config, .. } => {
                 let kind = match *config.as_slice() {
@@ -52,12 +64,19 @@ impl Shape {
                 Some(Self::of_sound(format!("mp4a.40.{kind}")))
             }
             Codec::Opus { .. } | Codec::MultiOpus(_) => Some(Self::of_sound("opus".to_owned())),
+            Codec::MpegAudio => Frames::mp3(first_sample).map(Self::of_frames),
+            Codec::Ac3 { .. } => Frames::ac3(first_sample).map(Self::of_frames),
+            Codec::Eac3 { clock_rate, .. } => Frames::eac3(first_sample, *clock_rate).map(Self::of_frames),
             _ => None,
         }
     }
 
     fn of_sound(codec: String) -> Self {
-        Self { codec, size: None, depth: 0, chroma: 0 }
+        Self { codec, size: None, depth: 0, chroma: 0, frames: None }
+    }
+
+    fn of_frames(frames: Frames) -> Self {
+        Self { frames: Some(frames.clone()), ..Self::of_sound(frames.name()) }
     }
 }
 
@@ -82,6 +101,7 @@ fn h264(sps: &[u8]) -> Option<Shape> {
         size: Some(size(width, height)?),
         depth: 8 + set.chroma_info.bit_depth_luma_minus8,
         chroma: set.chroma_info.chroma_format.to_u32() as u8,
+        frames: None,
     })
 }
 
@@ -156,7 +176,7 @@ impl H265 {
         let constraints = &compatible[4..];
         let told = constraints.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         constraints[..told].iter().for_each(|byte| codec += &format!(".{byte:x}"));
-        Shape { codec, size: Some(self.size), depth: self.depth, chroma: self.chroma }
+        Shape { codec, size: Some(self.size), depth: self.depth, chroma: self.chroma, frames: None }
     }
 }
 
@@ -359,7 +379,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn shape(codec: &str, size: Option<(u16, u16)>, depth: u8, chroma: u8) -> Option<Shape> {
-        Some(Shape { codec: codec.to_owned(), size, depth, chroma })
+        Some(Shape { codec: codec.to_owned(), size, depth, chroma, frames: None })
     }
 
     #[test]
@@ -392,6 +412,9 @@ mod tests {
                 Codec::H265 { vps: vec![], sps: vec![bytes.clone()], pps: vec![] },
                 Codec::Av1 { profile: 0, level: 0, tier: 0 },
                 Codec::Vp9 { profile: 0 },
+                Codec::MpegAudio,
+                Codec::Ac3 { clock_rate: 48_000, channels: 2 },
+                Codec::Eac3 { clock_rate: u32::MAX, channels: 2 },
                 Codec::Aac { config: bytes.clone(), clock_rate: 1, channels: 1 },
             ];
             codecs.iter().for_each(|codec| drop(Shape::of(codec, &bytes)));

@@ -223,7 +223,7 @@ fn users_see_and_play_what_they_may_watch() {
 fn what_is_wrong_is_refused_with_a_sentence() {
     let Some(folder) = Folder::new("what_is_wrong_is_refused_with_a_sentence") else { return };
     let server = server(&folder, |_| {});
-    folder.encode(1, "-c:v mpeg4 -c:a mp3", "other.mp4");
+    folder.encode(1, "-c:v mpeg4 -c:a mp2", "other.mp4");
     for (request, status, part) in [
         ("GET /none.mp4/master.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "404", "no such file"),
         ("GET /notes.txt/master.m3u8 HTTP/1.1\r\nConnection: close\r\n\r\n", "415", "notes.txt"),

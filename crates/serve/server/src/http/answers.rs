@@ -328,7 +328,7 @@ fn why(unplayable: Unplayable) -> &'static str {
     match unplayable {
         Unplayable::Endless => "browsers play what has an end: leave out ?loop",
         Unplayable::Codecs => {
-            "browsers play H.264, H.265, AV1, VP9, AAC and Opus, and this file has none of them: players of RTSP play it"
+            "browsers play H.264, H.265, AV1, VP9, AAC, Opus, MP3 and AC-3, and this file has none of them: players of RTSP play it"
         }
     }
 }

@@ -18,13 +18,15 @@ async function load(url, kind) {
   return response[kind]();
 }
 
-// The first variant of a master playlist: its URL and codecs.
-function variant(text, base) {
+// The variants of a master playlist, the best one first: their URLs and codecs.
+function variants(text, base) {
   const lines = text.split("\n");
-  const at = lines.findIndex((line) => line.startsWith("#EXT-X-STREAM-INF:"));
-  const codecs = /CODECS="([^"]*)"/.exec(lines[at] || "");
-  if (!codecs) throw new Error("the playlist names no codecs");
-  return { url: new URL(lines[at + 1], base), type: `video/mp4; codecs="${codecs[1]}"` };
+  const all = lines.flatMap((line, at) => {
+    const codecs = line.startsWith("#EXT-X-STREAM-INF:") && /CODECS="([^"]*)"/.exec(line);
+    return codecs ? [{ url: new URL(lines[at + 1], base), type: `video/mp4; codecs="${codecs[1]}"` }] : [];
+  });
+  if (!all.length) throw new Error("the playlist names no codecs");
+  return all;
 }
 
 // A film by its media playlist: segments, each with when it begins and ends and its parts if these are named, and the parts of the
@@ -168,11 +170,12 @@ async function feed(source, film, buffer) {
 
 async function play() {
   const master = new URL(video.dataset.master, location.href);
-  const chosen = variant(await load(master, "text"), master);
-  if (!window.MediaSource || !MediaSource.isTypeSupported(chosen.type)) {
+  const all = variants(await load(master, "text"), master);
+  const chosen = all.find((one) => window.MediaSource && MediaSource.isTypeSupported(one.type));
+  if (!chosen) {
     // Browsers of one maker play such playlists by themselves.
     if (video.canPlayType("application/vnd.apple.mpegurl")) { video.src = master; return; }
-    throw new Error("this browser does not play " + chosen.type);
+    throw new Error("this browser does not play " + all[0].type);
   }
   const film = { wake: () => {}, ...parse(await load(chosen.url, "text"), chosen.url) };
   const source = new MediaSource();
