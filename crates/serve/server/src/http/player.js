@@ -88,7 +88,7 @@ async function follow(film, url) {
     }
     film.wake();
   }
-  state.textContent = "";
+  state.textContent = film.remark;
 }
 
 // Calls a method of a source buffer, and waits until it is done.
@@ -177,7 +177,8 @@ async function play() {
     if (video.canPlayType("application/vnd.apple.mpegurl")) { video.src = master; return; }
     throw new Error("this browser does not play " + all[0].type);
   }
-  const film = { wake: () => {}, ...parse(await load(chosen.url, "text"), chosen.url) };
+  const remark = chosen === all[0] ? "" : "This browser does not play the film's sound.";
+  const film = { wake: () => {}, remark, ...parse(await load(chosen.url, "text"), chosen.url) };
   const source = new MediaSource();
   video.src = URL.createObjectURL(source);
   await new Promise((resolve) => source.addEventListener("sourceopen", resolve, { once: true }));
@@ -185,7 +186,7 @@ async function play() {
   const buffer = source.addSourceBuffer(chosen.type);
   await append(buffer, await load(film.init, "arrayBuffer"));
   if (film.hold !== null) video.currentTime = beginBefore(film, film.duration - film.hold);
-  if (!film.isOver) state.textContent = "The film is being recorded.";
+  state.textContent = film.isOver ? remark : "The film is being recorded.";
   await Promise.all([feed(source, film, buffer), follow(film, chosen.url)]);
 }
 
