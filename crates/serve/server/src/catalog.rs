@@ -79,6 +79,16 @@ pub(crate) struct Failure {
     pub sentence: String,
 }
 
+/// How a file that takes long is read.
+pub(crate) enum Begun {
+    /// Turn by turn.
+    Pass(Box<Pass>),
+    /// From end to end at once, and so are the files of a list.
+    Whole,
+    /// Not at all: it has been read.
+    Known,
+}
+
 /// Why a file is not open.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
@@ -333,17 +343,17 @@ impl Catalog {
         Ok(indexed)
     }
 
-    /// Begins a pass through a file; `None` if it is known, is read at once, or is a list of files.
-    pub fn begin_pass(&self, path: &str, streams: Streams) -> Result<Option<Pass>, Failure> {
+    /// Begins a pass through a file, if there is one.
+    pub fn begin_pass(&self, path: &str, streams: Streams) -> Result<Begun, Failure> {
         if is_playlist(path) {
-            return Ok(None);
+            return Ok(Begun::Whole);
         }
         let found = self.roots().find(path)?;
         let file = found.file()?;
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
         let subject = Subject { identity, streams };
         if self.known(&subject).is_some() || self.remembered(&found, &subject).is_some() {
-            return Ok(None);
+            return Ok(Begun::Known);
         }
         self.failure_known(path, &subject)?;
         // What is read has no use for what the kernel would read ahead.
@@ -351,7 +361,10 @@ impl Catalog {
         let patient = Patient::new(&file, Patience::Endless, &self.gate);
         let reading = Reading::begin(&patient, streams);
         let reading = reading.map_err(|error| self.failure(path, subject, error))?;
-        Ok(reading.is_in_parts().then(|| Pass::new(path.to_owned(), file, subject, reading)))
+        if !reading.is_in_parts() {
+            return Ok(Begun::Whole);
+        }
+        Ok(Begun::Pass(Box::new(Pass::new(path.to_owned(), file, subject, reading))))
     }
 
     /// Keeps a complete index, in memory and on disk.

@@ -1,5 +1,5 @@
 //! The threads that open files. A file that takes a few reads is opened at once. Files that have to be read from end to end are read
-//! in turns. Their clients are answered as soon as there is something to play.
+//! in turns. Their clients are answered as soon as there is something to play. Some files have no turns: one thread is left for others.
 //!
 //! ```text
 //!   openings --> quick: a few reads ------------------------------> opened
@@ -20,7 +20,7 @@ use forebay_rtsp::address::neighbourhood;
 use forebay_rtsp::message::Status;
 use forebay_rtsp::server::QuestionId;
 
-use crate::catalog::{Catalog, Extent, Failure, NotOpened, Opened};
+use crate::catalog::{Begun, Catalog, Extent, Failure, NotOpened, Opened};
 use crate::options::Options;
 use crate::pass::{self, Pass};
 use crate::patience::Patience;
@@ -28,6 +28,8 @@ use crate::patience::Patience;
 /// Threads for files that take a few reads, and for those that take many. More of these would only make the disk go to and fro.
 pub(crate) const QUICK: usize = 2;
 pub(crate) const LONG: usize = 2;
+/// How many of the latter may read files without turns at the same time.
+const WHOLE_MAX: usize = LONG - 1;
 /// The longest that a thread waits for the time of a turn.
 const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Files that wait to be opened; more is a flood.
@@ -84,6 +86,8 @@ struct Long {
     reading: Reading,
     askers: Vec<Opening>,
     is_running: bool,
+    /// Whether it is known to be read without turns.
+    is_whole: bool,
     /// How far it has been read, between its turns; how many there were, and when the next one is due.
     pass: Option<Box<Pass>>,
     turns: u64,
@@ -115,16 +119,23 @@ impl State {
             Some(long) => long.askers.push(opening),
             None => {
                 let (askers, due) = (vec![opening], Instant::now());
-                self.long.push(Long { reading, askers, is_running: false, pass: None, turns: 0, due });
+                let (is_running, is_whole) = (false, false);
+                self.long.push(Long { reading, askers, is_running, is_whole, pass: None, turns: 0, due });
             }
         }
+    }
+
+    /// Whether a thread may take a file that takes long, once it is due.
+    fn may_run(&self, long: &Long) -> bool {
+        let wholes = self.long.iter().filter(|one| one.is_running && one.is_whole).count();
+        !long.is_running && (!long.is_whole || wholes < WHOLE_MAX)
     }
 
     /// The next file that takes long: one that clients wait for before others, of an address that has the fewest running. Of
     /// several, it is the one with the fewest turns, and the first that was asked for.
     fn next_long(&self, now: Instant) -> Option<usize> {
         let running = |client| self.long.iter().filter(|long| long.is_running && long.is_of(client)).count();
-        let waiting = self.long.iter().enumerate().filter(|(_, long)| !long.is_running && long.due <= now);
+        let waiting = self.long.iter().enumerate().filter(|(_, long)| long.due <= now && self.may_run(long));
         let order = |(_, long): &(usize, &Long)| {
             let asker = long.askers.first();
             (asker.is_none(), asker.map_or(0, |asker| running(asker.client)), long.turns)
@@ -180,11 +191,14 @@ impl Openers {
     pub fn open_long(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
         while let Some(Turn { reading, query, pass }) = self.next_long() {
             let begun = match pass {
-                Some(pass) => Ok(Some(pass)),
-                None => catalog.begin_pass(&reading.path, reading.streams).map(|pass| pass.map(Box::new)),
+                Some(pass) => Ok(Begun::Pass(pass)),
+                None => catalog.begin_pass(&reading.path, reading.streams),
             };
-            let result = begun.and_then(|pass| {
-                let Some(mut pass) = pass else { return Ok(None) };
+            if matches!(begun, Ok(Begun::Whole)) && !self.may_read_whole(&reading) {
+                continue;
+            }
+            let result = begun.and_then(|begun| {
+                let Begun::Pass(mut pass) = begun else { return Ok(None) };
                 let next = pass.turn(catalog)?;
                 Ok(Some((pass, next)))
             });
@@ -251,6 +265,20 @@ impl Openers {
         answers
     }
 
+    /// Whether a file that is running may be read without turns now. If not, another thread takes it later.
+    fn may_read_whole(&self, reading: &Reading) -> bool {
+        let mut state = self.lock();
+        if let Some(long) = state.long_of(reading) {
+            long.is_whole = true;
+        }
+        let is_one_too_many =
+            state.long.iter().filter(|one| one.is_running && one.is_whole).count() > WHOLE_MAX;
+        if is_one_too_many && let Some(long) = state.long_of(reading) {
+            long.is_running = false;
+        }
+        !is_one_too_many
+    }
+
     /// Has another turn of a file come after a pause.
     fn put_back(&self, reading: &Reading, pass: Box<Pass>, pause: Duration) {
         let mut state = self.lock();
@@ -289,7 +317,7 @@ impl Openers {
                 let query = long.askers.first().map_or(String::new(), |asker| asker.query.clone());
                 return Some(Turn { reading: long.reading.clone(), query, pass: long.pass.take() });
             }
-            let due = state.long.iter().filter(|long| !long.is_running).map(|long| long.due).min();
+            let due = state.long.iter().filter(|long| state.may_run(long)).map(|long| long.due).min();
             let pause = due.map_or(Duration::MAX, |due| due.saturating_duration_since(now));
             let waited = self.has_long.wait_timeout(state, pause.min(PAUSE_MAX));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -300,6 +328,8 @@ impl Openers {
     fn take_askers(&self, reading: &Reading) -> Vec<Opening> {
         let mut state = self.lock();
         let number = state.long.iter().position(|long| long.reading == *reading);
+        // A file without turns may have waited for this one.
+        self.has_long.notify_one();
         number.map(|number| state.long.remove(number).askers).unwrap_or_default()
     }
 
@@ -344,6 +374,23 @@ mod tests {
         assert_eq!([asked("e"), asked("e?raw")], [vec![6, 8], vec![7, 9]]);
         openers.end();
         assert!(openers.next_long().is_none() && openers.next_quick().is_none());
+    }
+
+    #[test]
+    fn files_without_turns_leave_a_thread_for_those_with_turns() {
+        let openers = Openers::default();
+        let openings = [(1, "192.0.2.1", "a.avi"), (2, "192.0.2.2", "b.avi"), (3, "192.0.2.3", "c.ts")];
+        for (question, client, path) in openings {
+            openers.lock().add_long(opening(question, client, path));
+        }
+        let next = || openers.next_long().expect("a file").reading;
+        let [one, other] = [next(), next()];
+        assert!(openers.may_read_whole(&one) && !openers.may_read_whole(&other));
+        assert_eq!(next().path, "c.ts");
+        assert!(openers.lock().next_long(Instant::now()).is_none(), "the other one waits for the first");
+        openers.take_askers(&one);
+        assert_eq!(next(), other);
+        assert!(openers.may_read_whole(&other));
     }
 
     #[test]
