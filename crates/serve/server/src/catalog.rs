@@ -188,15 +188,18 @@ impl Catalog {
         } else {
             (vec![self.index(&found, streams, patience)?], None)
         };
-        let is_plain = !is_playlist && options == Options { streams, ..Options::default() };
+        // Where a round or a part ends has to be known before it is played.
+        let goes_on = !is_playlist && !options.is_endless && options.end_ns.is_none();
         let is_wanted = |stage| match extent {
             Extent::Begun => stage < Stage::Over,
-            Extent::Whole => stage == Stage::Following,
+            Extent::Whole => stage == Stage::Following && options.start_ns == 0,
         };
-        let growing = files[0].growing.clone().filter(|growing| is_plain && is_wanted(growing.stage()));
-        let playlist = match &growing {
-            Some(growing) => Playlist::growing(growing.clone()),
-            None => Playlist::new(all_of(&files)?, options.is_endless),
+        let growing = files[0].growing.clone().filter(|growing| goes_on && is_wanted(growing.stage()));
+        let growing = growing.and_then(|growing| Some((Playlist::growing(growing.clone())?, growing)));
+        let growing = growing.filter(|(playlist, _)| playlist.reaches(options.start_ns));
+        let (playlist, growing) = match growing {
+            Some((playlist, growing)) => (Some(playlist), Some(growing)),
+            None => (Playlist::new(all_of(&files)?, options.is_endless), None),
         };
         let playlist = playlist.ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
@@ -223,7 +226,10 @@ impl Catalog {
         // Files that follow each other, and rounds, were not recorded so.
         let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
-            duration_ns: growing.map_or_else(|| playlist.duration_ns(), |growing| growing.duration_ns()),
+            duration_ns: growing.map_or_else(
+                || playlist.duration_ns(),
+                |growing| growing.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
+            ),
             recorded_ns: is_as_recorded.then(|| files[0].recorded_ns().saturating_add(origin_ns)),
             ..presentation
         };

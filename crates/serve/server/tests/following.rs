@@ -141,6 +141,26 @@ fn the_first_pictures_come_before_the_index_of_a_large_file_is_complete() {
 }
 
 #[test]
+fn a_large_file_without_its_beginning_plays_as_soon_as_the_index_comes_to_the_start() {
+    let test = "a_large_file_without_its_beginning_plays_as_soon_as_the_index_comes_to_the_start";
+    let Some(films) = Folder::new(test) else { return };
+    let one = fs::read(films.encode(12, &format!("{H264} -qp 10"), "one.ts")).expect("a film");
+    fs::write(films.path("long.ts"), one.repeat((24 << 20) / one.len() + 1)).expect("a long film");
+    let server = Server::start(films.root());
+    let mut client = server.connect();
+    let described = client.ask("DESCRIBE", "long.ts?start=4", "");
+    let line = described.body.lines().find_map(|line| line.strip_prefix("a=range:npt=0.000000-"));
+    let told: f64 = line.expect("a range").parse().expect("an end");
+    // The last time of the file is that of its first twelve seconds, and a key frame is at 3.84 s.
+    assert!((7.5..8.5).contains(&told), "{told} seconds are told before all has been read");
+    let session = client.set_up("long.ts?start=4", 0, "");
+    client.send("PLAY", "long.ts?start=4", &format!("Session: {session}\r\nSpeed: 8\r\n"));
+    let answer = client.response();
+    assert!(answer.get("Range").starts_with("npt=0.000000-"), "{answer:?}");
+    assert_eq!(pictures(&mut client, 100), 100);
+}
+
+#[test]
 fn who_asks_for_a_place_that_the_index_has_yet_to_come_to_plays_from_there() {
     let test = "who_asks_for_a_place_that_the_index_has_yet_to_come_to_plays_from_there";
     let Some(films) = Folder::new(test) else { return };
