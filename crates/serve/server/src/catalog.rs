@@ -560,9 +560,7 @@ mod tests {
     #[test]
     fn a_list_of_too_many_files_is_told_of_once_and_no_file_begins_behind_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut frame = [0x21; 32];
-        frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x04, 0x1F, 0xFC]);
-        std::fs::write(folder.path().join("a.aac"), frame.repeat(100)).expect("a file");
+        std::fs::write(folder.path().join("a.aac"), crate::rig::FRAME.repeat(100)).expect("a file");
         let catalog = Catalog::of(folder.path(), 2);
         for (count, is_told) in [(PLAYLIST_FILES_MAX, false), (PLAYLIST_FILES_MAX + 1, true)] {
             std::fs::write(folder.path().join("a.m3u"), "a.aac\n".repeat(count)).expect("a list");
@@ -579,6 +577,27 @@ mod tests {
             assert_eq!(failure.status, Status::BadRequest, "{query}");
             assert!(failure.sentence.contains("after its end, at 2.322 seconds"), "{}", failure.sentence);
         }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_served_is_not_read_again_until_it_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.aac");
+        let frames = crate::rig::FRAME.repeat(100);
+        std::fs::write(&path, vec![0; frames.len()]).expect("a file");
+        let written = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).expect("a time");
+        let catalog = Catalog::of(folder.path(), 2);
+        let failure = || catalog.open("a.aac", "").err().map(|failure| (failure.status, failure.sentence));
+        let first = failure();
+        assert_eq!(first.as_ref().map(|(status, _)| *status), Some(Status::UnsupportedMediaType));
+        // What it has now could be played, and only reading it would tell.
+        std::fs::write(&path, frames).expect("a file");
+        let set_modified =
+            |time| File::options().write(true).open(&path).and_then(|file| file.set_modified(time));
+        set_modified(written).expect("a time");
+        assert_eq!(failure(), first);
+        set_modified(written + std::time::Duration::from_secs(1)).expect("a time");
+        assert_eq!(failure(), None);
     }
 
     #[test]
