@@ -243,3 +243,23 @@ fn is_near(address: IpAddr) -> bool {
         IpAddr::V6(_) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_share_of_connections_and_those_that_end_make_room() {
+        let busy = Busy::default();
+        let begin = |host: u32| Visit::begin(&busy, Ipv4Addr::from_bits(0x0A00_0000 + host).into());
+        let all_of = |host| std::iter::from_fn(|| begin(host)).collect::<Vec<_>>();
+        let mut own = all_of(1);
+        assert!(own.len() == CONNECTIONS_PER_ADDRESS && begin(2).is_some());
+        let others: Vec<_> = (2..100).flat_map(all_of).collect();
+        assert!(own.len() + others.len() == CONNECTIONS_MAX && begin(200).is_none());
+        own.pop();
+        assert!(begin(200).is_some());
+        drop((own, others));
+        assert!(busy.lock().expect("no panic").is_empty());
+    }
+}
