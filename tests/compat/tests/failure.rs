@@ -334,6 +334,19 @@ limited! {
     with_small_files_only_the_program_runs: "-f 2000";
 }
 
+#[test]
+fn a_core_file_holds_what_is_the_programs() {
+    // Mappings of forebay have more than 8 MiB.
+    let script = "ulimit -c unlimited; bash -c 'md5sum small/*; kill -SEGV $$'; \
+                  for core in core*; do [ ! -e \"$core\" ] || echo $(($(stat -c %s \"$core\") >> 23)); done; rm -f core*";
+    let _ = Case::new("core_file", ["bash", "-c", script]).setup(data).normalise(without_process_ids).check();
+}
+
+/// The shell says which of its processes has failed.
+fn without_process_ids(outcome: &mut Outcome) {
+    outcome.stderr = outcome.stderr.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect();
+}
+
 /// The limit counts a user's processes, and root's are not limited, so the program runs as another user.
 #[test]
 fn with_few_processes_the_program_runs() {

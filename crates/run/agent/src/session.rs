@@ -109,7 +109,12 @@ fn map(offset: usize, bytes: usize) -> Option<usize> {
         let protection = n::PROT_READ | n::PROT_WRITE;
         let address = sys!(n::__NR_mmap, 0, bytes, protection, n::MAP_SHARED, fd, offset);
         let _ = sys!(n::__NR_close, fd);
-        (address > 0).then_some(address as usize)
+        if address <= 0 {
+            return None;
+        }
+        // A core file has limits, and what is here is not the program's.
+        let _ = sys!(n::__NR_madvise, address, bytes, n::MADV_DONTDUMP);
+        Some(address as usize)
     }
 }
 
