@@ -17,9 +17,9 @@ pub struct Evidence {
     pub bytes: f64,
     /// Requests that were to be made, where there was a schedule.
     pub intended: Option<f64>,
-    /// Requests under way, on the average.
+    /// Requests under way, on the average; `None` where nobody counted them.
     pub in_flight: Option<f64>,
-    /// Who made the requests, where that was forebay.
+    /// What made the requests, where its processor time is known.
     pub generator: Option<Generator>,
     /// Whether the server is the kernel, which has no threads of its own for it.
     pub in_kernel: bool,
@@ -111,10 +111,10 @@ pub struct DiskQueue {
     pub bytes: f64,
 }
 
-/// Clients of forebay's own.
+/// What made the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Generator {
-    /// Its threads.
+    /// Its threads, or as many as would be as busy as the busiest one.
     pub threads: f64,
     /// Their processor time.
     pub processor_s: f64,
@@ -236,10 +236,11 @@ impl Evidence {
         if simulated { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Requests under way: counted by clients of forebay's own, or else as many as there are connections.
+    /// Requests under way: counted by clients of forebay's own, or else as many as there are connections. A load that keeps to a
+    /// schedule has connections without a request.
     pub(crate) fn under_way(&self) -> Option<f64> {
         let connections = self.clients.map(|clients| clients.connections).filter(|number| *number > 0.0);
-        self.in_flight.or(connections.filter(|_| self.generator.is_none()))
+        self.in_flight.or(connections.filter(|_| self.intended.is_none()))
     }
 
     /// Requests that are known to wait for nothing of the server's: for their clients, or for another server.
@@ -254,18 +255,14 @@ impl Evidence {
         self.under_way().unwrap_or(0.0) * self.seconds / self.requests.max(1.0)
     }
 
-    /// The dependency that most requests wait for.
-    pub(crate) fn latest_dependency(&self) -> Option<&Dependency> {
-        self.dependencies.iter().max_by(|one, other| one.waiting.total_cmp(&other.waiting))
+    /// The dependency that most requests wait for: a part of the server itself, or another one.
+    pub(crate) fn latest_dependency(&self, own: bool) -> Option<&Dependency> {
+        let those = self.dependencies.iter().filter(|one| one.own == own);
+        those.max_by(|one, other| one.waiting.total_cmp(&other.waiting))
     }
 
-    /// The latest dependency with all others beside it, as one that has the names of the latest ones; alone where it is a part of
-    /// the server.
+    /// All other servers that it asks as one, which has the names of the latest ones.
     pub(crate) fn late_dependencies(&self) -> Option<Dependency> {
-        let latest = self.latest_dependency()?;
-        if latest.own {
-            return Some(latest.clone());
-        }
         let mut others: Vec<&Dependency> = self.dependencies.iter().filter(|one| !one.own).collect();
         others.sort_by(|one, other| other.waiting.total_cmp(&one.waiting));
         Some(Dependency {
@@ -283,6 +280,12 @@ impl Evidence {
 }
 
 impl Generator {
+    /// Of a load whose busiest thread ran or wanted to for so long. No more threads than there are processors run at a time.
+    pub(crate) fn with_busiest(processor_s: f64, queued_s: f64, busiest_s: f64, processors: f64) -> Self {
+        let as_busy = (processor_s + queued_s) / busiest_s.max(f64::MIN_POSITIVE);
+        Self { threads: as_busy.clamp(1.0, processors.max(1.0)), processor_s, queued_s }
+    }
+
     /// The share of its time that it ran or wanted to.
     pub(crate) fn share(&self, seconds: f64) -> f64 {
         (self.processor_s + self.queued_s) / (self.threads * seconds)
@@ -322,6 +325,16 @@ mod tests {
         assert_eq!((small_files.pages_back(), small_files.refault_share()), (Some(750.0), Some(0.75)));
         let once = Evidence { served_of_bytes: Some(8_192_000.0), ..small_files };
         assert_eq!((once.pages_back(), once.refault_share()), (Some(100.0), Some(0.1)));
+    }
+
+    #[test]
+    fn a_load_is_as_busy_as_its_busiest_thread_and_no_more_threads_run_than_there_are_processors() {
+        let share = |processor_s, queued_s, busiest_s| {
+            Generator::with_busiest(processor_s, queued_s, busiest_s, 2.0).share(10.0)
+        };
+        // One thread that computes beside one that waits for it, two, and twenty that share two processors.
+        assert_eq!((share(9.0, 0.0, 9.0), share(18.0, 0.0, 9.0), share(18.0, 0.0, 1.0)), (0.9, 0.9, 0.9));
+        assert_eq!((share(0.0, 0.0, 0.0), share(2.0, 1.0, 3.0)), (0.0, 0.3));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Clients {
     pub held_back: f64,
     /// Answers lie with the client, which has not read them.
     pub untaken: f64,
+    /// Requests that the server has read, as far as the last that came over the connection is one.
+    pub asking: f64,
 }
 
 /// Another server that this one asks, on the average over some looks.
@@ -68,6 +70,7 @@ enum Place {
     Unread,
     Untaken,
     Sending { client_full: bool, held_back: bool },
+    Asking,
     Elsewhere,
 }
 
@@ -135,6 +138,7 @@ impl Sockets {
             client_full: mean(sums.client_full),
             held_back: mean(sums.held_back),
             untaken: mean(sums.untaken),
+            asking: mean(sums.asking),
         };
         let dependency = |(name, asked): (&String, &Asked)| Dependency {
             name: name.clone(),
@@ -166,6 +170,14 @@ impl Clients {
         self.not_accepted + self.unread
     }
 
+    /// All connections, where most have a request under way: then those of the others are too fast to be seen. A load that keeps to
+    /// a schedule has connections without one.
+    #[must_use]
+    pub fn all_under_way(self) -> Option<f64> {
+        let seen = self.before() + self.sending + self.untaken + self.asking;
+        (seen > 0.0 && 2.0 * seen >= self.connections).then_some(self.connections)
+    }
+
     fn add(&mut self, place: Place) {
         self.connections += 1.0;
         match place {
@@ -177,6 +189,7 @@ impl Clients {
                 self.client_full += f64::from(u8::from(client_full));
                 self.held_back += f64::from(u8::from(held_back));
             }
+            Place::Asking => self.asking += 1.0,
             Place::Elsewhere => {}
         }
     }
@@ -201,9 +214,15 @@ impl Place {
                 let held_back = is_small && arrived && !client_full && traffic.sent_ago >= HELD_MS;
                 Self::Sending { client_full, held_back }
             }
+            () if client.and_then(|client| client.traffic).map_or(is_last(traffic), is_due) => Self::Asking,
             () => Self::Elsewhere,
         }
     }
+}
+
+/// Whether the last that happened on a connection is that something came.
+fn is_last(traffic: Traffic) -> bool {
+    traffic.segments_received > 0 && (traffic.segments_sent == 0 || traffic.received_ago < traffic.sent_ago)
 }
 
 /// Whether the last that happened on a connection is that its program sent something. An answer acknowledges what it
@@ -293,9 +312,25 @@ mod tests {
             client_full: 1.0,
             held_back: 1.0,
             untaken: 1.0,
+            asking: 0.0,
         };
         assert_eq!(clients, expected);
         assert_eq!((dependencies, clients.before()), (vec![], 2.0));
+    }
+
+    #[test]
+    fn all_connections_have_a_request_where_most_are_seen_to() {
+        let asking = end(SERVER, 4002, 2, Traffic { received_ago: 2, ..QUIET });
+        let first = end(SERVER, 4003, 3, Traffic { segments_sent: 0, ..QUIET });
+        let quiet = |number: u16| end(SERVER, 4000 + number, number.into(), QUIET);
+        assert_eq!(look(&[asking, first, quiet(4)]).0.all_under_way(), Some(3.0));
+        assert_eq!(look(&[asking, quiet(3), quiet(4)]).0.all_under_way(), None);
+        assert_eq!(look(&[]).0.all_under_way(), None);
+        // The client's end knows it, where that is of this machine.
+        let due = end(4004, SERVER, 904, Traffic { unacknowledged: 1, received: 5_000, ..QUIET });
+        let answered = end(4002, SERVER, 902, Traffic { received: 5_000, ..QUIET });
+        assert_eq!(look(&[quiet(4), due]).0.all_under_way(), Some(1.0));
+        assert_eq!(look(&[asking, answered]).0.all_under_way(), None);
     }
 
     #[test]

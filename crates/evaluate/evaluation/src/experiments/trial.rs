@@ -34,6 +34,10 @@ impl Trial {
     #[must_use]
     pub fn with_half_the_clients(&self) -> Option<Self> {
         let mut trial = self.clone();
+        if let Load::Command { arguments, with_half_the_clients, .. } = &mut trial.load {
+            *arguments = with_half_the_clients.take()?;
+            return Some(trial);
+        }
         let (Load::Documents { clients, rate, .. } | Load::Address { clients, rate, .. }) = &mut trial.load
         else {
             return None;
@@ -123,6 +127,8 @@ pub enum Load {
     Command {
         /// The program and its arguments.
         arguments: Vec<String>,
+        /// The same for half of the clients; `None` where the command line does not name their number, or there are no two.
+        with_half_the_clients: Option<Vec<String>>,
         /// What it prints before its transactions a second.
         transactions_after: Option<String>,
         /// What it prints before its p99.
@@ -312,11 +318,14 @@ impl Any {
                                     rate,
                                     connections: self.connections,
                                 },
-                                (None, load) => Load::Command {
-                                    arguments: filled(load.as_deref().unwrap_or_default()),
-                                    transactions_after: self.transactions_after.clone(),
-                                    p99_after: self.p99_after.clone(),
-                                },
+                                (None, load) => {
+                                    let words = load.as_deref().unwrap_or_default();
+                                    self.command(
+                                        words,
+                                        |word, clients| fill(word, &factors, clients),
+                                        clients,
+                                    )
+                                }
                             },
                             memory_bytes: bytes_of(memory),
                         });
@@ -331,6 +340,18 @@ impl Any {
         let method = self.method.as_deref().unwrap_or(if self.body.is_empty() { "GET" } else { "POST" });
         let headers = self.headers.iter().map(|(name, value)| (name.clone(), filled(value)));
         Asked { method: filled(method), headers: headers.collect(), body: filled(&self.body) }
+    }
+
+    /// The load with this command line.
+    fn command(&self, words: &[String], filled: impl Fn(&str, u16) -> String, clients: u16) -> Load {
+        let for_clients = |clients| words.iter().map(|word| filled(word, clients)).collect::<Vec<_>>();
+        let (arguments, half) = (for_clients(clients), for_clients(clients / 2));
+        Load::Command {
+            with_half_the_clients: Some(half).filter(|half| clients >= 2 && *half != arguments),
+            arguments,
+            transactions_after: self.transactions_after.clone(),
+            p99_after: self.p99_after.clone(),
+        }
     }
 
     fn target(&self, filled: impl Fn(&[String]) -> Vec<String>) -> Server {
@@ -435,10 +456,18 @@ mod tests {
             trials[1].load,
             Load::Command {
                 arguments: words(&["ask", "-c", "3"]),
+                with_half_the_clients: Some(words(&["ask", "-c", "1"])),
                 transactions_after: None,
                 p99_after: None
             }
         );
+        let half = trials[1].with_half_the_clients().unwrap();
+        let Load::Command { arguments, .. } = &half.load else { panic!("{half:?}") };
+        assert_eq!((arguments, half.with_half_the_clients()), (&words(&["ask", "-c", "1"]), None));
+        for (from, to) in [("[3]", "[1]"), ("{clients}", "3")] {
+            let trial = Description::read(&text.replace(from, to), &[]).unwrap().trials().remove(0);
+            assert_eq!(trial.with_half_the_clients(), None);
+        }
         assert_eq!(trials[1].case(), "cache off/3 clients");
     }
 

@@ -282,6 +282,10 @@ impl Verdict {
                 self.memory_or_disk(evidence, threads);
                 limit
             }
+            Limit::Sleep if share >= MOST => {
+                self.sleepers_are_few(evidence, threads);
+                limit
+            }
             _ if share < MOST => {
                 self.undecided.push(format!("{limit} has the largest share, but only {}", percent(share)));
                 Limit::Undecided
@@ -424,6 +428,17 @@ impl Verdict {
                     .push("whether memory had had what the disk brought: nobody counts refaults here".into());
             }
             None => {}
+        }
+    }
+
+    /// Requests that wait until one of the threads that sleep is free.
+    fn sleepers_are_few(&mut self, evidence: &Evidence, threads: Threads) {
+        let few = evidence.under_way().filter(|requests| threads.asleep <= MOST * requests);
+        if let Some(requests) = few {
+            self.says(format!(
+                "{:.1} requests wait until one of its threads is free: more threads would answer more",
+                requests - threads.busy()
+            ));
         }
     }
 

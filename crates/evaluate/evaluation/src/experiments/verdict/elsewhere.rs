@@ -69,6 +69,7 @@ impl Verdict {
             .or_else(|| self.waits_for_a_disk(evidence, requests))
             .or_else(|| self.takes_turns(evidence, requests))
             .or_else(|| self.waits_for_a_timer(evidence, threads, requests))
+            .or_else(|| self.asks_itself(evidence, requests))
             .unwrap_or_else(|| self.waits_unknown(evidence, threads))
     }
 
@@ -92,7 +93,7 @@ impl Verdict {
     pub(super) fn holder_asks_another(&mut self, evidence: &Evidence, threads: Threads) -> Option<Limit> {
         let behind = threads.lock;
         let rest = threads.busy() - behind;
-        let asked = evidence.late_dependencies().filter(|asked| !asked.own)?;
+        let asked = evidence.late_dependencies()?;
         let holds = asked.waiting >= HOLDERS_MIN && asked.waiting >= HOLDERS_WAIT * (rest + asked.waiting);
         if behind < rest || !holds {
             return None;
@@ -142,15 +143,25 @@ impl Verdict {
 
     /// Requests that wait for another server, or for a connection to it.
     fn asks_another(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
-        let latest = evidence.latest_dependency()?;
-        let all = evidence.late_dependencies()?;
-        let late = [latest, &all].into_iter().find(|one| one.waiting >= MOST * requests);
-        if let Some(late) = late {
+        let (latest, all) = (evidence.latest_dependency(false), evidence.late_dependencies());
+        let mut late = [latest, all.as_ref()].into_iter().flatten();
+        if let Some(late) = late.find(|one| one.waiting >= MOST * requests) {
             self.says(format!("{:.1} requests wait for the answer of {}", late.waiting, late.name));
             self.name = Some(late.name.clone());
             return Some(Limit::Dependency);
         }
         self.pools_are_taken(evidence, requests)
+    }
+
+    /// Requests that wait for a part of the server itself, where nothing tells what that waits for.
+    fn asks_itself(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let late = evidence.latest_dependency(true).filter(|one| one.waiting >= MOST * requests)?;
+        self.says(format!(
+            "{:.1} requests wait for the answer of {}, which is a part of the server itself",
+            late.waiting, late.name
+        ));
+        self.name = Some(format!("{}, which is its own", late.name));
+        Some(Limit::Dependency)
     }
 
     /// Requests that wait for a connection to another server, all of which are taken.

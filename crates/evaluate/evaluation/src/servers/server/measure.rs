@@ -6,12 +6,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::experiments::{Dependency, Description, Evidence, Generator, Load, RouterLayout, Server, Trial};
+use crate::experiments::{
+    Clients, Dependency, Description, Evidence, Generator, Load, RouterLayout, Server, Trial,
+};
 use forebay_counters::{Meter, Options as Counting, Target as Counted};
 use forebay_probes::woken_us;
 use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
 
 use super::clients::{Answers, Window};
+use super::load_meter::LoadMeter;
 use super::load_output::{rate_after, time_after};
 use super::meters::{Counts, Opened, processor_s, total};
 use super::observer::{Observer, Seen};
@@ -263,7 +266,7 @@ impl Bench<'_> {
 
     /// A load of somebody else's, from its start to its end.
     fn with_command(&self, load: &Load, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
-        let Load::Command { arguments, transactions_after, p99_after } = load else {
+        let Load::Command { arguments, transactions_after, p99_after, .. } = load else {
             unreachable!("all other loads have clients of forebay's own");
         };
         let seconds = self.description.seconds.to_string();
@@ -275,7 +278,9 @@ impl Bench<'_> {
         let meters = Opened::new(target, self.description.seconds, None)?.start()?;
         let begun = Instant::now();
         let mut process = Process::start(&arguments, &folder, None)?;
+        let mut taken = LoadMeter::start(process.id());
         while !process.has_ended()? {
+            taken.iter_mut().for_each(LoadMeter::look);
             self.wait_until(Instant::now() + LOOK_EVERY, target)?;
             if begun.elapsed() > limit {
                 return Err(Error::Load(format!("the load did not end within {limit:?}")));
@@ -294,9 +299,15 @@ impl Bench<'_> {
                 found => found.map_err(|what| wrong(&what)),
             }
         };
-        let transactions = behind(transactions_after, rate_after)?.map_or(1.0, |rate| rate * seconds);
+        let rate = behind(transactions_after, rate_after)?;
+        let generator = taken.and_then(|taken| taken.stop(seconds, processors()));
         let p99 = behind(p99_after, time_after)?.map(|p99_s| Figure::new("latency_p99", "s", p99_s));
-        let evidence = Evidence { requests: transactions, ..evidence(&counts, at_rest, seconds) };
+        let evidence = Evidence {
+            requests: rate.map_or(1.0, |rate| rate * seconds),
+            in_flight: rate.and(counts.seen.clients).and_then(Clients::all_under_way),
+            generator,
+            ..evidence(&counts, at_rest, seconds)
+        };
         Ok(Run::of(evidence, &counts, p99.into_iter().collect(), None))
     }
 }
@@ -381,6 +392,10 @@ fn of_viewers(viewed: &Viewed, counts: &Counts, at_rest: &Seen, seconds: f64) ->
     Run::of(evidence, counts, figures, trouble)
 }
 
+fn processors() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |processors| processors.get() as f64)
+}
+
 /// What the counters say, whoever made the load.
 fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
     let refaults = ["refaulted_file_pages", "refaulted_anonymous_pages"];
@@ -389,7 +404,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
     let of_group = |names: &[&str]| counts.group.as_ref().and_then(|group| total(group, names, seconds));
     Evidence {
         seconds,
-        processors: std::thread::available_parallelism().map_or(1.0, |processors| processors.get() as f64),
+        processors: processors(),
         threads: counts.seen.threads,
         threads_at_rest: at_rest.threads.unwrap_or_default(),
         threads_at_work: counts.seen.threads_at_work,

@@ -465,7 +465,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-fn tasks(process: u32) -> Vec<u32> {
+pub(super) fn tasks(process: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
@@ -522,8 +522,17 @@ pub(super) struct Schedstat {
 impl Schedstat {
     pub(super) fn of_this_thread() -> Self {
         let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let stat = kernel_text::Schedstat::parse(&text).unwrap_or_default();
-        Self { ran_s: stat.ran_ns as f64 / 1e9, queued_s: stat.queued_ns as f64 / 1e9 }
+        Self::parse(&text).unwrap_or_default()
+    }
+
+    /// `None` where the thread has ended.
+    pub(super) fn of(process: u32, thread: u32) -> Option<Self> {
+        Self::parse(&read(process, &format!("task/{thread}/schedstat")))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let stat = kernel_text::Schedstat::parse(text)?;
+        Some(Self { ran_s: stat.ran_ns as f64 / 1e9, queued_s: stat.queued_ns as f64 / 1e9 })
     }
 
     pub(super) fn since(self, before: Self) -> Self {

@@ -296,7 +296,12 @@ mod tests {
             let mut outcome = outcome(40e3);
             for cell in &mut outcome.cells {
                 let transactions_after = transactions_after.map(str::to_owned);
-                cell.trial.load = Load::Command { arguments: vec![], transactions_after, p99_after: None };
+                cell.trial.load = Load::Command {
+                    arguments: vec![],
+                    with_half_the_clients: None,
+                    transactions_after,
+                    p99_after: None,
+                };
             }
             let table = outcome.table();
             (table.contains("loads/s"), table.contains("requests/s"))

@@ -82,6 +82,28 @@ fn a_server_that_asks_itself_is_what_its_threads_do() {
     };
     assert_eq!(own(Threads { asleep: 7.0, ..NONE }), Limit::Sleep);
     assert_eq!(own(NONE), Limit::Dependency);
+    // What the part waits for says more: a timer, or another server.
+    let asks_itself = idle(|evidence| {
+        evidence.dependencies = vec![Dependency { own: true, ..asked(8.0, 8.0).remove(0) }];
+    });
+    let verdict = Verdict::of(&asks_itself);
+    assert_eq!(verdict.limit_with_name(), "dependency 127.0.0.1:5432, which is its own");
+    let timed = Evidence { timeouts: within_10_ms(0.9), ..asks_itself.clone() };
+    assert_eq!(Verdict::of(&timed).limit, Limit::Sleep);
+    let mut behind = asks_itself;
+    behind
+        .dependencies
+        .extend(asked(7.0, 8.0).into_iter().map(|one| Dependency { name: "db".into(), ..one }));
+    assert_eq!(Verdict::of(&behind).limit_with_name(), "dependency db");
+}
+
+#[test]
+fn threads_that_sleep_while_more_requests_wait_for_one_are_too_few() {
+    let asleep = |threads| Verdict::of(&evidence(Threads { asleep: threads, idle: 0.0, ..NONE }));
+    let told =
+        |verdict: &Verdict| verdict.evidence.iter().any(|reason| reason.contains("more threads would"));
+    let (few, many) = (asleep(3.0), asleep(7.0));
+    assert_eq!((few.limit, told(&few), many.limit, told(&many)), (Limit::Sleep, true, Limit::Sleep, false));
 }
 
 #[test]

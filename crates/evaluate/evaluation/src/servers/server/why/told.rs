@@ -228,7 +228,12 @@ mod tests {
             subject: "s".into(),
             levels: vec![],
             server: Server::Command(vec!["s".into()]),
-            load: Load::Command { arguments: vec![], transactions_after: None, p99_after: None },
+            load: Load::Command {
+                arguments: vec![],
+                with_half_the_clients: None,
+                transactions_after: None,
+                p99_after: None,
+            },
             memory_bytes: None,
         }
     }
