@@ -94,7 +94,8 @@ impl fmt::Display for Finding {
             Self::Growth { bytes_per_request } => {
                 write!(
                     formatter,
-                    "its memory grows by {bytes_per_request:.0} B for each request and grows on at the same pace: a leak"
+                    "its memory grows by {bytes_per_request:.0} B for each request and grows on at the same pace: a leak, or a \
+                     cache that is not full yet, which a longer run tells"
                 )
             }
             Self::SmallCalls { calls_per_request, bytes_per_call } => write!(
