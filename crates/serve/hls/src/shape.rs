@@ -154,7 +154,7 @@ impl H265 {
         let depth_chroma = bits.read_ue("bit_depth_chroma_minus8")?;
         let Some(size) = size(width, height) else { return Ok(None) };
         let are_possible = chroma <= 3 && depth <= 8 && depth_chroma <= 8;
-        Ok(are_possible.then_some(Self {
+        Ok(are_possible.then(|| Self {
             profile,
             sub_layers: sub_layers + 1,
             is_nested,
@@ -392,6 +392,13 @@ mod tests {
         assert_eq!(aac(&[]), None);
         assert_eq!(Shape::of(&Codec::Opus { channels: 2 }, &[]), shape("opus", None, 0, 0));
         assert_eq!(Shape::of(&Codec::Jpeg, &[]), None);
+    }
+
+    #[test]
+    fn an_impossible_depth_is_none() {
+        // Chroma 1, a width and height of 1, no window, a depth of 250 + 8, a chroma depth of 8.
+        let sps = [&[0x42, 1, 1][..], &[1; 12], &[0xA4, 0x80, 0x3E, 0xE0]].concat();
+        assert_eq!(H265::read(&sps), None);
     }
 
     #[test]
