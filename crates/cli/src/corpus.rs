@@ -21,7 +21,8 @@ pub struct Corpus {
     /// Command line to measure, by the name that --list prints; repeat it for several [default: all]
     #[arg(long = "only", value_name = "NAME", value_parser = case)]
     pub only: Vec<&'static Case>,
-    /// Disk of the data, the programs and their libraries: local, nvme, ssd-1ms-q128, raid-12ms-q4 or hdd-1ms-q1
+    /// Disk of the data, the programs and their libraries: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1 or
+    /// remote
     #[arg(long, value_name = "DISK", default_value = "ssd-1ms-q128")]
     pub disk: Profile,
     /// Rounds; each runs every command line alone and with forebay, cold, and once more alone, warm

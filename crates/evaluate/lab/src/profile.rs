@@ -67,6 +67,10 @@ impl Profile {
     }
 }
 
+/// Other names of profiles, which are read and never written: what each stands for.
+const SHORT_NAMES: [(&str, Profile); 3] =
+    [("cloud", Profile::Ssd1Ms), ("disk4", Profile::Raid12Ms), ("saturated", Profile::Hdd1Ms)];
+
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -84,7 +88,8 @@ impl FromStr for Profile {
     type Err = UnknownProfile;
 
     fn from_str(name: &str) -> Result<Self, UnknownProfile> {
-        let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
+        let names = Self::ALL.into_iter().map(|profile| (profile.name(), profile)).chain(SHORT_NAMES);
+        let found = names.into_iter().find_map(|(known, profile)| (known == name).then_some(profile));
         found.ok_or_else(|| UnknownProfile(name.to_owned()))
     }
 }
@@ -98,6 +103,7 @@ mod tests {
         for profile in Profile::ALL {
             assert_eq!(profile.to_string().parse(), Ok(profile));
         }
+        assert_eq!("cloud".parse(), Ok(Profile::Ssd1Ms));
         assert!("SSD".parse::<Profile>().unwrap_err().to_string().contains("raid-12ms-q4"));
     }
 }
