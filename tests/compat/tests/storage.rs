@@ -405,6 +405,37 @@ fn erofs_has_hints() {
     image_is_helped("erofs_has_hints", "erofs", "mkfs.erofs", &[], true);
 }
 
+/// A file system that is written to, in an image on the slow disk: the data is copied to it through a mount.
+fn written_is_helped(test: &str, kind: &str, options: &str) {
+    let tool = format!("mkfs.{kind}");
+    let make = |source: &Path, root: &Path| {
+        let image = root.join("image");
+        // The least that xfs can have.
+        fs::File::create(&image).and_then(|file| file.set_len(300 << 20)).expect("make an image");
+        let made = Command::new(&tool).arg("-q").arg(&image).output().expect("make a file system");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let at = source.with_file_name("written");
+        let image = image.display().to_string();
+        let _mounted = Mounted::new(&["-t", kind, "-o", &format!("loop,{options}"), &image], &at);
+        let mut data = fs::read(source.join("data")).expect("read the data");
+        // Half of it is noise, so that it can be compressed. The program reads the first bytes of blocks.
+        data.chunks_mut(4096).for_each(|block| block[2048..].fill(0));
+        fs::write(at.join("data"), data).expect("write the data");
+    };
+    let mount = |root: &Path, at: &Path| mount_image(kind, &root.join("image"), at);
+    is_helped(test, Some(&tool), make, mount);
+}
+
+#[test]
+fn xfs_has_hints() {
+    written_is_helped("xfs_has_hints", "xfs", "noatime");
+}
+
+#[test]
+fn compressed_btrfs_has_hints() {
+    written_is_helped("compressed_btrfs_has_hints", "btrfs", "noatime,compress-force=zstd");
+}
+
 /// A loop device that reads through the cache serves one request after the other, and the kernel reads ahead below it.
 #[test]
 fn a_mapped_file_behind_the_cache_of_a_loop_device_is_left_to_the_kernel() {
