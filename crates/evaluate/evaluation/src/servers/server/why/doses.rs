@@ -297,7 +297,12 @@ mod tests {
 
     #[test]
     fn results_of_several_runs_name_a_dose_alike() {
-        let load = Load::Command { arguments: vec![], transactions_after: None, p99_after: None };
+        let load = Load::Command {
+            arguments: vec![],
+            with_half_the_clients: None,
+            transactions_after: None,
+            p99_after: None,
+        };
         let trial = Trial {
             subject: "s".into(),
             levels: vec![],
