@@ -6,7 +6,7 @@ use std::fs;
 use forebay_compat::case::compare;
 use forebay_compat::guests::build;
 use forebay_compat::run::Side;
-use forebay_compat::{Case, Outcome, Scratch, long, skip, switch};
+use forebay_compat::{Case, Outcome, Scratch, in_some_run, long, root, skip, switch};
 
 /// How many runs each test makes: all of them together are 1,000 in the exhaustive variant.
 fn runs(of_thousand: u64) -> u64 {
@@ -129,4 +129,30 @@ fn a_killed_program_leaves_what_it_has_done() {
 fn a_killed_parent_leaves_no_wrong_data() {
     let parent = |name: &str| watched_reader(name).with_statistics();
     command_is_killed("killed_parent", parent, runs(100));
+}
+
+/// Kills the program while it has a speculator, as processes of its session begin to compute, and ends at once.
+const BUSY: &str = "mkfifo out/gate; exec 3<> out/gate
+for n in $(seq 24); do (read -n 1 <&3; while :; do :; done) & done
+\"$@\" > /dev/null & program=$!
+until pgrep -s 0 -x forebay:spec > /dev/null; do kill -0 $program || exit 3; done
+printf %24s >&3; kill -9 $program";
+
+/// At idle priority the speculator would get no processor to end with. The warden sees that it ends in time.
+#[test]
+fn a_killed_program_leaves_no_speculator_on_a_busy_machine() {
+    const NAME: &str = "killed_on_a_busy_machine";
+    if switch("FOREBAY_COMPAT_PLAIN") || !root() {
+        return skip(NAME, "both sides run without forebay, or may not change priorities");
+    }
+    let kill = || {
+        let case = watched_reader(NAME).before(["setsid", "-w", "bash", "-c", BUSY, "bash"]);
+        let outcome = case.run(Side::With);
+        // The computing processes are left, too, and the warden ends them.
+        let stays = outcome.complaints.iter().find(|complaint| complaint.contains("forebay"));
+        assert!(stays.is_none(), "{:?}", outcome.complaints);
+        // Another status says that the program had ended.
+        if outcome.status == 0 && outcome.lingered_ms > 0 { Ok(()) } else { Err(outcome.status.to_string()) }
+    };
+    (0..4).for_each(|_| in_some_run(kill));
 }

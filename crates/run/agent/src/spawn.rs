@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use forebay_policy::balance::Prices;
 use forebay_protocol::hint_log;
-use forebay_protocol::layout::{CHECKPOINT_STARTING, Slot, file_system};
+use forebay_protocol::layout::{CHECKPOINT_STARTING, EARLIER_MAX, Slot, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::{Held, Turn};
@@ -226,7 +226,6 @@ static NEWEST: AtomicU32 = AtomicU32::new(0);
 /// What came of earlier forks and was not gone at the next one: each a process group, and a process of it. At idle priority it may
 /// take long to go.
 static EARLIER: [AtomicU64; EARLIER_MAX] = [const { AtomicU64::new(0) }; EARLIER_MAX];
-const EARLIER_MAX: usize = 8;
 
 /// A forked child has no speculator; that of its parent is nothing to wait for.
 pub fn forget() {
@@ -259,12 +258,14 @@ pub fn supersede(slot: &Slot) -> bool {
         if EARLIER.iter().any(|earlier| earlier.load(Relaxed) == remembered) {
             continue;
         }
-        let place = EARLIER.iter().find(|earlier| {
+        let mut places = EARLIER.iter().zip(&slot.earlier);
+        let place = places.find(|(earlier, _)| {
             let (group, process) = unpacked(earlier.load(Relaxed));
             !is_left(group, process)
         });
-        let Some(place) = place else { return false };
+        let Some((place, told)) = place else { return false };
         place.store(remembered, Relaxed);
+        told.store(process, Relaxed);
     }
     true
 }
@@ -469,6 +470,7 @@ pub fn fork(slot: &'static Slot, circumstances: &Circumstances) -> Option<Side> 
         }
         let _ = sys!(n::__NR_rt_sigprocmask, n::SIG_SETMASK, &raw const mask, 0, 8);
         NEWEST.store(speculator.max(0) as u32, Relaxed);
+        slot.forked.store(speculator.max(0) as u32, Relaxed);
         if between < 0 || speculator <= 0 {
             slot.speculator_pid.store(0, Relaxed);
             header.speculators.fetch_sub(1, Relaxed);

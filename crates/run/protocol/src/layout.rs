@@ -40,7 +40,7 @@ pub use self::{
     patch_table::{CLONE3, Displaced, NUMBER_UNKNOWN, PATCH_SITES, PatchTable, SITE_BYTES_MAX},
     programs::{Account, CALL_SITES, CallSite, PROGRAMS, Program},
     replay::{Replay, Taker},
-    slot::{CHECKPOINT_STARTING, Checkpoint, Slot, UNCONSUMED_MAX},
+    slot::{CHECKPOINT_STARTING, Checkpoint, EARLIER_MAX, Slot, UNCONSUMED_MAX},
     stream::{STREAM_AREAS, STREAM_PATH_BYTES, Stream},
     unassisted::{Off, Unassisted, feature},
     watched::{WATCHED, WATCHED_THREADS, WISH_NEVER, Watched, WatchedThread},
@@ -49,7 +49,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 22;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 23;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;

@@ -1,6 +1,7 @@
 //! Waits for the program, above it or beside it, and serves the channel meanwhile.
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::fd::OwnedFd,
     path::PathBuf,
@@ -11,9 +12,9 @@ use std::{
 use forebay_linux::kernel_text;
 use forebay_linux::process::{
     Apart, ChildEnd, ChildState, ChildUsage, Neighbour, SignalsBlocked, Woken, child_state, is_for_program,
-    next_signal, reap_orphans, send_signal,
+    leave_idle, next_signal, reap_orphans, send_signal,
 };
-use forebay_protocol::layout::{OPENED_FREE, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS, replay};
+use forebay_protocol::layout::{OPENED_FREE, SLOT_CLAIMED, SLOT_CLOSED, SLOTS, replay};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -50,8 +51,6 @@ const ROUND_TRIAL: Duration = Duration::from_millis(40);
 /// And once after a process began to be told of its faults: it may have seen already that nothing comes of that.
 const ROUND_TOLD: Duration = Duration::from_millis(20);
 const ROUND_FIRST: Duration = Duration::from_millis(5);
-/// Free slots below which those of dead processes are looked for.
-const FREE_SLOTS_MIN: usize = 64;
 /// What a speculator gets to notice that its original is gone.
 const GRACE: Duration = Duration::from_millis(20);
 /// What the kernel gets to end a killed speculator.
@@ -299,11 +298,9 @@ impl<'a, 'k> Rounds<'a, 'k> {
 /// Collects the figures of processes that have ended and frees their slots.
 fn collect(channel: &Channel, ledger: &mut Ledger) {
     let closed: Vec<usize> = channel.slots_in(SLOT_CLOSED).collect();
-    let dead = if channel.slots_in(SLOT_FREE).count() < FREE_SLOTS_MIN {
-        channel.slots_in(SLOT_CLAIMED).filter(|slot| !has_process(channel, *slot)).collect()
-    } else {
-        vec![]
-    };
+    // A process that was killed closes nothing, and no process waits for its speculator.
+    let dead: Vec<usize> =
+        channel.slots_in(SLOT_CLAIMED).filter(|slot| !has_process(channel, *slot)).collect();
     for slot in closed.into_iter().chain(dead) {
         // A slot with a live speculator waits for another round: that speculator would write into the next owner's data.
         let speculators = Speculator::of(channel, slot);
@@ -340,17 +337,17 @@ fn leave(channel: &Channel) {
 /// After the program's end: speculators of processes that have ended are gone when this returns, and all figures are
 /// taken. Processes of the program that still run keep their agents.
 pub fn finish(channel: &Channel, ledger: &mut Ledger) {
-    let mut orphans = Vec::new();
-    for slot in 0..SLOTS {
-        let state = channel.header().slot_states[slot].load(Relaxed);
-        let ended = state == SLOT_CLOSED || state == SLOT_CLAIMED && !has_process(channel, slot);
-        if ended {
-            mark_dead(channel, ledger, slot);
-            orphans.extend(Speculator::of(channel, slot));
-        }
-    }
+    let has_ended = |slot: &usize| {
+        let state = channel.header().slot_states[*slot].load(Relaxed);
+        state == SLOT_CLOSED || state == SLOT_CLAIMED && !has_process(channel, *slot)
+    };
+    (0..SLOTS).filter(has_ended).for_each(|slot| mark_dead(channel, ledger, slot));
     let deadline = Instant::now() + GRACE;
-    let late = orphans.into_iter().filter(|orphan| !orphan.ends_by(deadline)).collect::<Vec<_>>();
+    let all =
+        (0..SLOTS).flat_map(|slot| Speculator::of(channel, slot).into_iter().map(move |one| (slot, one)));
+    let left: Vec<_> = all.filter(|(_, speculator)| !speculator.ends_by(deadline)).collect();
+    // Looked at again: a signal to a whole group ends its processes one after the other.
+    let late: Vec<_> = left.into_iter().filter(|(slot, _)| has_ended(slot)).map(|(_, late)| late).collect();
     late.iter().for_each(Speculator::kill);
     let deadline = Instant::now() + DEATH;
     late.iter().for_each(|orphan| {
@@ -367,20 +364,33 @@ pub fn finish(channel: &Channel, ledger: &mut Ledger) {
 
 fn has_process(channel: &Channel, slot: usize) -> bool {
     let pid = channel.slot(slot).pid.load(Relaxed);
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // A claimer has not always written its number yet.
-    pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    // One that has ended has its number until its parent waits for it.
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => !ends_by(&process, Instant::now()),
+        Err(_) => test_kill_process(pid) != Err(Errno::SRCH),
+    }
+}
+
+/// Whether the process ends by then.
+fn ends_by(process: &OwnedFd, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 /// A speculator, held so that its number cannot be reused for another process.
 struct Speculator(OwnedFd, i32);
 
 impl Speculator {
-    /// The live speculator of `slot`, and its checkpoint.
+    /// The live speculator of `slot`, its checkpoint, and what is left of earlier ones.
     fn of(channel: &Channel, slot: usize) -> Vec<Self> {
         let slot = channel.slot(slot);
-        let numbers = [&slot.speculator_pid, &slot.checkpoint.pid];
-        numbers.into_iter().filter_map(|number| Self::with(number.load(Relaxed))).collect()
+        let numbers =
+            [&slot.speculator_pid, &slot.checkpoint.pid, &slot.forked].into_iter().chain(&slot.earlier);
+        let numbers: BTreeSet<u32> = numbers.map(|number| number.load(Relaxed)).collect();
+        numbers.into_iter().filter_map(Self::with).collect()
     }
 
     /// The live speculator with this number, which comes from untrusted memory: the process must bear the name too.
@@ -395,6 +405,10 @@ impl Speculator {
     fn kill(&self) {
         // It may have ended meanwhile.
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
+        // To end, it needs a processor. Its number is its own until init has waited for it.
+        if !self.ends_by(Instant::now()) {
+            leave_idle(self.1);
+        }
     }
 
     /// Whether it is in a wait that no signal ends.
@@ -404,8 +418,6 @@ impl Speculator {
     }
 
     fn ends_by(&self, deadline: Instant) -> bool {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
+        ends_by(&self.0, deadline)
     }
 }

@@ -9,6 +9,9 @@ pub const UNCONSUMED_MAX: usize = 64;
 /// Stands for the process id of a checkpoint in the making.
 pub const CHECKPOINT_STARTING: u32 = 1;
 
+/// Processes that may be left of earlier forks, beside that of the newest one.
+pub const EARLIER_MAX: usize = 8;
+
 /// One process.
 #[repr(C)]
 pub struct Slot {
@@ -20,6 +23,10 @@ pub struct Slot {
     pub dismissed: AtomicU32,
     /// Process id of the newest speculator, 0 when it has ended of its own accord.
     pub speculator_pid: AtomicU32,
+    /// Process id of the newest speculator that was forked, also before it has run and after it said its end; 0 for none.
+    pub forked: AtomicU32,
+    /// Process ids of what may be left of earlier forks: at idle priority it may take long to go.
+    pub earlier: [AtomicU32; EARLIER_MAX],
     /// Name of the program (`argv[0]`'s last part), zero padded.
     pub name: [AtomicU8; 64],
     /// Figures, written by the original and its speculators, read by the supervisor.

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 use forebay_protocol::layout::{
-    Account, CALL_SITES, Checkpoint, Counters, End, LOG_ENTRIES, LOGS, LogEntry, Mappings, PATH_BYTES,
-    PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
+    Account, CALL_SITES, Checkpoint, Counters, EARLIER_MAX, End, LOG_ENTRIES, LOGS, LogEntry, Mappings,
+    PATH_BYTES, PATH_CELLS, PathCell, Slot, UNCONSUMED_MAX,
 };
 
 /// A slot as the supervisor leaves it: all zero.
@@ -14,6 +14,8 @@ pub fn slot() -> Box<Slot> {
         generation: AtomicU32::new(0),
         dismissed: AtomicU32::new(0),
         speculator_pid: AtomicU32::new(0),
+        forked: AtomicU32::new(0),
+        earlier: [const { AtomicU32::new(0) }; EARLIER_MAX],
         name: [const { AtomicU8::new(0) }; 64],
         counters: counters(),
         account: Account::default(),
