@@ -41,7 +41,6 @@ const SCHED_RESET_ON_FORK: isize = 0x4000_0000;
 pub fn enter(state: &mut State, snapshot: &Snapshot) -> Result<(), Refused> {
     // SAFETY: the calls take numbers and terminated strings.
     unsafe {
-        let _ = sys!(n::__NR_prctl, prctl::PR_SET_NAME, c"forebay:spec".as_ptr());
         // The process that forked this one does so too, but a checkpoint may be made before.
         let _ = sys!(n::__NR_setpgid, 0, 0);
         lower_priority();

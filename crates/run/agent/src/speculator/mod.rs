@@ -40,7 +40,7 @@ use forebay_protocol::layout::{DEVICES, End, GO, HOLD, Header, LEASES_SOME, LOGS
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::handover::{Handover, Taken};
-use forebay_sigsafe::sys;
+use forebay_sigsafe::{prctl, sys};
 
 use crate::call::Call;
 use crate::snapshot::{Original, Snapshot};
@@ -114,6 +114,13 @@ pub fn begin(slot: &'static Slot, snapshot: &Snapshot) {
     };
     // SAFETY: no arguments.
     slot.speculator_pid.store(unsafe { sys!(n::__NR_getpid) } as u32, Relaxed);
+    // SAFETY: a terminated string.
+    let _ = unsafe { sys!(n::__NR_prctl, prctl::PR_SET_NAME, c"forebay:spec".as_ptr()) };
+    // Before the jail lowers the priority. The supervisor abandons a dead process's generation first, and then kills what has the
+    // name: the speculator that it does not see ends here.
+    if slot.generation.load(Relaxed) != state.generation {
+        end(state, End::Abandoned);
+    }
     let before = forebay_sigsafe::ticks();
     if jail::enter(state, snapshot).is_err() {
         end(state, End::Jail);
