@@ -132,8 +132,8 @@ Real films have a key frame each ten seconds, with two seconds' bits and at most
 picture is whole if all its packets came; transport streams do not tell.
 
 A link is computed by its client. Datagrams leave it one after the other, are as
-late as that makes them, and are lost if more than 0.3 s of others wait. Over TCP
-the client reads no faster and has a small window, so the rest waits at the
+late as that makes them, and are lost if more than 0.3 s of others wait. Over
+TCP the client reads no faster and has a small window, so the rest waits at the
 server. The last part of a large key frame comes late over any such link: give
 the buffer that a viewer would have as --late.
 
@@ -145,7 +145,7 @@ Examples:
   forebay evaluate streaming --search --profile raid-12ms-q4 --memory 256M
   forebay evaluate streaming --clients 200 --disturb kill,half-open,slow,flood
   forebay evaluate streaming --films real --rate 4M --clients 50 --profile local
-  forebay evaluate streaming --films real --rate 4M --clients 20 --link 1.5 --late 2000 --peers
+  forebay evaluate streaming --films real --clients 20 --link 1.5 --late 2000
   forebay evaluate streaming --clients 5000 --rate 200k --runs 1";
 
 /// Carries the comparison out.
