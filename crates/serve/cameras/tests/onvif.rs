@@ -1,31 +1,20 @@
 //! What clients of ONVIF are told.
 
-use std::convert::Infallible;
+mod camera_bodies;
+
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use forebay_cameras::onvif::{self, Asker, Place, Response};
-use forebay_cameras::{Film, Plan, Script, Wanted};
-use forebay_media::Media;
+use forebay_cameras::{Plan, Script, Wanted};
 use forebay_rtsp::server::Guesses;
+
+use camera_bodies::FILM;
 
 const SECOND: u64 = 1_000_000_000;
 const UNIX_NS: u64 = 1_700_000_000 * SECOND;
 const MEDIA: &str = "http://www.onvif.org/ver10/media/wsdl";
 const DEVICE: &str = "http://www.onvif.org/ver10/device/wsdl";
-
-/// Two seconds of sound: AAC, 44.1 kHz, one channel.
-fn sound() -> Arc<Film> {
-    let mut frame = [0x21; 256];
-    frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x20, 0x1F, 0xFC]);
-    let file = frame.repeat(86);
-    let media = Arc::new(Media::read(&file).expect("sound"));
-    let film = Film::new(&media, 1400, u64::MAX, |at, into| {
-        into.copy_from_slice(&file[at.start as usize..at.end as usize]);
-        Ok::<_, Infallible>(())
-    });
-    Arc::new(film.expect("a film"))
-}
 
 /// Two cameras, and the wrong passwords that they were asked with.
 struct Cameras {
@@ -37,7 +26,10 @@ impl Cameras {
     fn new(script: &str) -> Self {
         let script = Script::parse(script).expect("a script");
         let wanted = Wanted { cameras: 2, seed: 1, epoch_unix_ns: UNIX_NS, script };
-        Self { plan: Plan::new(&[sound()], &wanted).expect("a plan"), guesses: Mutex::default() }
+        Self {
+            plan: Plan::new(std::slice::from_ref(&FILM), &wanted).expect("a plan"),
+            guesses: Mutex::default(),
+        }
     }
 
     /// What is answered to an operation, with a header of the envelope, from an address.

@@ -12,21 +12,13 @@ import sys
 import time
 
 import numpy as np
+from coordination import raises
 
 from forebay import _memory, share
 from forebay.share import Array, ShareError
 
 PATIENCE_S = 60
 MIB = 1 << 20
-
-
-def raises(kind, part, call, *arguments, **named):
-    try:
-        call(*arguments, **named)
-    except kind as error:
-        assert part in str(error), str(error)
-    else:
-        raise AssertionError(f"{call} raised no {kind}")
 
 
 def python(program, *arguments):

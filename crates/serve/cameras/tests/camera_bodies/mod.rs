@@ -1,5 +1,5 @@
 //! What must hold for whatever is asked of cameras, and for any script, for property tests and for fuzzing.
-#![allow(dead_code, reason = "each fuzz target uses one")]
+#![allow(dead_code, reason = "each fuzz target and each test uses a part")]
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +15,7 @@ const UNIX_NS: u64 = 1_700_000_000 * SECOND;
 const EVENTS_MAX: usize = 300;
 
 /// Two seconds of sound: AAC, 44.1 kHz, one channel.
-static FILM: LazyLock<Arc<Film>> = LazyLock::new(|| {
+pub static FILM: LazyLock<Arc<Film>> = LazyLock::new(|| {
     let mut frame = [0x21; 256];
     frame[..7].copy_from_slice(&[0xFF, 0xF1, 0x50, 0x40, 0x20, 0x1F, 0xFC]);
     let file = frame.repeat(86);
