@@ -142,14 +142,15 @@ impl Process {
     }
 
     pub fn footprint(&self) -> Footprint {
+        // The thread that answers is the last one to start.
+        writeln!(&self.stdin).expect("it reads");
+        let allocated_bytes: u64 = self.line().parse().expect("a number");
         let of = |what| format!("/proc/{}/{what}", self.child.id());
         let status = fs::read_to_string(of("status")).expect("it runs");
         let value = |name: &str| {
             let value = status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
             value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {status}"))
         };
-        writeln!(&self.stdin).expect("it reads");
-        let allocated_bytes: u64 = self.line().parse().expect("a number");
         Footprint {
             allocated_kib: allocated_bytes >> 10,
             resident_kib: value("RssAnon:"),
