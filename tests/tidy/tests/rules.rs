@@ -131,6 +131,12 @@ const FIRST_PROGRAM_LINES_MAX: usize = 29;
 /// The longest that a source file may get, in lines.
 const LINES_MAX: usize = 800;
 
+/// The numbers of the policy of `forebay run`.
+const NUMBERS: &str = "crates/run/policy/src/price.rs";
+
+/// The words by which a number says where it is from.
+const SOURCES: &[&str] = &["Choice", "Measured", "Source"];
+
 /// Extensions of the files that people write in a programming language.
 const SOURCE_EXTENSIONS: &[&str] = &["rs", "c", "h", "py", "sh"];
 
@@ -301,6 +307,27 @@ fn files_are_short_enough_to_read() {
         (lines > LINES_MAX).then(|| format!("{}: {lines} lines", workspace.relative(&path)))
     });
     assert_none(broken.collect());
+}
+
+#[test]
+fn each_number_of_the_policy_says_where_it_is_from() {
+    let list = text(&Workspace::load().root.join(NUMBERS));
+    let (mut about, mut numbers, mut broken) = (String::new(), 0, Vec::new());
+    for (line, at) in list.lines().zip(1..) {
+        if let Some(words) = line.strip_prefix("///") {
+            about.push_str(words);
+            continue;
+        }
+        if line.starts_with("pub const ") && !line.starts_with("pub const fn ") {
+            numbers += 1;
+            if !SOURCES.iter().any(|word| about.contains(word)) {
+                broken.push(format!("{NUMBERS}:{at}: {line}"));
+            }
+        }
+        about.clear();
+    }
+    assert!(numbers > 0, "{NUMBERS} has no number");
+    assert_none(broken);
 }
 
 #[test]

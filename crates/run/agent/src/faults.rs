@@ -14,6 +14,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use forebay_policy::price::{FAULTED_BYTES_MIN, MAPPED_FILE_BYTES_MIN};
 use forebay_protocol::layout::{Header, WISH_NEVER};
 use forebay_sigsafe::{general as n, sys};
 
@@ -27,11 +28,8 @@ use crate::{
 /// What the kernel says of a signal that a descriptor caused (siginfo's `si_code`).
 const POLL_IN: i32 = 1;
 const ARCH_GET_FS: u32 = 0x1003;
-/// Memory that is worth the trouble.
-const BYTES_MIN: usize = 16 << 20;
-/// What a mapped file counts for at least: the first fault in a small one may wait as long as that for so much of a large one,
-/// which the kernel reads at once.
-const FILE_BYTES_MIN: usize = 128 << 10;
+/// Memory of a process that is worth the trouble.
+const BYTES_MIN: usize = FAULTED_BYTES_MIN as usize;
 
 /// Memory that the program has, mapped or in its heap, until it is enough.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
@@ -50,7 +48,7 @@ pub unsafe fn memory_call(call: &Call) -> isize {
         let bytes = match call.number as u32 {
             n::__NR_mmap if third as u32 & (n::PROT_READ | n::PROT_EXEC) != n::PROT_READ => 0,
             n::__NR_mmap if flags as u32 & n::MAP_ANONYMOUS != 0 => length,
-            n::__NR_mmap => length.max(FILE_BYTES_MIN),
+            n::__NR_mmap => length.max(MAPPED_FILE_BYTES_MIN),
             n::__NR_mremap => third.saturating_sub(length),
             n::__NR_brk => {
                 let before = HEAP_END.swap(result as usize, Ordering::Relaxed);

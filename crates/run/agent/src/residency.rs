@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::price::ADVICE_WAITS_AMONG;
 use forebay_protocol::layout::{Device, file_system};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::{call, errno, sys, ticks};
@@ -14,8 +15,6 @@ use crate::attributes;
 const PAGE: u64 = 4096;
 /// Pages that are asked about together.
 const PAGES: usize = 64;
-/// Requests among which a file system that waits for the data does so twice, as a rule: it may read several files at once.
-const WAITS_AMONG: u64 = 16;
 
 /// Whether a read that must not wait was refused: the kernel, or the file's system, has none.
 pub const fn is_refusal(read: isize) -> bool {
@@ -101,7 +100,7 @@ pub fn request(file: isize, offset: u64, length: u64, device: Option<&Device>) {
     let _ = unsafe { sys!(n::__NR_fadvise64, file, offset, length, n::POSIX_FADV_WILLNEED) };
     // A wait may be one for where the data are. Two among few requests are those for the data.
     if waits() == before {
-        if ticks().is_multiple_of(WAITS_AMONG) {
+        if ticks().is_multiple_of(ADVICE_WAITS_AMONG) {
             forget(device, file_system::ADVICE_WAITED);
         }
     } else if has(device, file_system::ADVICE_WAITED) {

@@ -12,8 +12,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::inflight::LIMIT_MAX;
-use crate::price::{DELAYED_QUARTERS, MEAN_WEIGHT, PRICE_ONE, STALL_TIMES_MAX, mean};
+use crate::price::{DELAYED_QUARTERS, IN_FLIGHT_MAX, MEAN_WEIGHT, PRICE_ONE, STALL_TIMES_MAX, mean};
 
 /// The time of a stall on one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +65,7 @@ impl StallTime {
         }
         let usual = self.mean / 4 * DELAYED_QUARTERS;
         // No more hints are in flight that it can wait for.
-        let counted = duration.min(self.mean.saturating_mul(LIMIT_MAX.into()));
+        let counted = duration.min(self.mean.saturating_mul(IN_FLIGHT_MAX.into()));
         i64::try_from(i128::from(counted) - i128::from(usual)).ok()
     }
 }
@@ -184,7 +183,7 @@ mod tests {
         assert!(time.delay(MS).is_some_and(|delay| delay < 0), "a shorter stall makes up for it");
         assert_eq!(
             time.delay(u64::MAX),
-            Some(((u64::from(LIMIT_MAX) - 1) * MS - MS / 4) as i64),
+            Some(((u64::from(IN_FLIGHT_MAX) - 1) * MS - MS / 4) as i64),
             "a longer one waits for something else"
         );
         assert_eq!(after([]).delay(100 * MS), None);

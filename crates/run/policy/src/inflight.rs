@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Up to `d = c` more requests in flight cost nothing; beyond, they only wait longer, and with them the
-//! original's own reads. So the limit is [`DEPTH_PER_CHANNEL`] `c`. That is enough over `c` that no channel idles while
+//! original's own reads. So the limit is [`IN_FLIGHT_PER_CHANNEL`] `c`. That is enough over `c` that no channel idles while
 //! a completion is noticed. A demand read waits for at most about one service time more.
 //!
 //! # Estimate
@@ -51,46 +51,43 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::price::AT_ONCE_HOPED;
-
-/// Prefetches in flight before anything is known.
-pub const LIMIT_FIRST: u32 = 4;
-/// Most prefetches in flight on one device.
-pub const LIMIT_MAX: u32 = 256;
-/// Prefetches in flight for each channel of the device.
-pub const DEPTH_PER_CHANNEL: f64 = 1.75;
+use crate::price::{
+    AT_ONCE_HOPED, BASE_RISE_PART, BASE_SCATTER_PART, DEVICE_YOUNG, IN_FLIGHT_FIRST, IN_FLIGHT_MAX,
+    MEAN_WEIGHT, QUEUED_MAX, QUEUED_REQUESTS_MIN, QUEUED_WEIGHT, SERVED_TOLD_MIN, UNBELIEVED_MAX,
+};
+#[cfg(doc)]
+use crate::price::{DELAYED_QUARTERS, IN_FLIGHT_PER_CHANNEL, QUEUED_TIMES};
 
 /// 1 in the logarithms: a factor of 2.
 const ONE: i32 = 1 << 10;
-/// log2 of [`DEPTH_PER_CHANNEL`].
-const DEPTH_PER_CHANNEL_LOG: i32 = 827;
-/// log2 of the latency against the base up to which the queue counts as empty: 1.25.
+/// log2 of [`IN_FLIGHT_PER_CHANNEL`].
+const PER_CHANNEL: i32 = 827;
+/// log2 of the latency against the base up to which the queue counts as empty: [`DELAYED_QUARTERS`].
 const FLAT: i32 = 330;
-/// log2 of the latency against the base up to which a process of low priority is believed, and which only a queue exceeds: 1.5.
+/// log2 of the latency against the base up to which a process of low priority is believed, and which only a queue exceeds:
+/// [`QUEUED_TIMES`].
 const BELIEVED: i32 = 599;
-/// log2 of what an empty queue adds to a suggestion: 2 / [`DEPTH_PER_CHANNEL`].
-const FLAT_CREDIT: i32 = ONE - DEPTH_PER_CHANNEL_LOG;
-/// log2 of the capacity that makes [`LIMIT_FIRST`].
-const CAPACITY_FIRST: i32 = 2 * ONE - DEPTH_PER_CHANNEL_LOG;
+/// log2 of what an empty queue adds to a suggestion: 2 / [`IN_FLIGHT_PER_CHANNEL`].
+const FLAT_CREDIT: i32 = ONE - PER_CHANNEL;
+/// log2 of the capacity that makes [`IN_FLIGHT_FIRST`].
+const CAPACITY_FIRST: i32 = IN_FLIGHT_FIRST.ilog2() as i32 * ONE - PER_CHANNEL;
 /// log2 of half a channel: the original's own requests leave us less than one. Makes a limit of 1.
 const CAPACITY_MIN: i32 = -ONE;
-/// log2 of the capacity that makes [`LIMIT_MAX`].
-const CAPACITY_MAX: i32 = 8 * ONE - DEPTH_PER_CHANNEL_LOG;
-/// Samples far below the base, by more than jitter, count whatever their depth.
-const BELOW_JITTER: i32 = ONE / 4;
-/// What one sample raises the base by: 1/32.
-const RISE: i32 = ONE / 32;
-/// Completions in a row that are not believed, at most.
-const UNBELIEVED_MAX: u32 = 7;
-/// Base samples while the base is young.
-const BASE_YOUNG: u32 = 4;
-/// Suggestions before the limit is believed.
-const SUGGESTIONS_MIN: u32 = 2;
-/// From here on the capacity is no lower bound: each request that waited for others counts [`QUEUED_ONE`], and each that did not, one
-/// less; at most the last counts. One that needs several reads in a row looks as if it had waited, too.
-const QUEUED_MIN: u32 = 4 * QUEUED_ONE;
-const QUEUED_ONE: u32 = 2;
-const QUEUED_MAX: u32 = 15;
+/// log2 of the capacity that makes [`IN_FLIGHT_MAX`].
+const CAPACITY_MAX: i32 = IN_FLIGHT_MAX.ilog2() as i32 * ONE - PER_CHANNEL;
+/// Samples far below the base, by more than scatter, count whatever their depth.
+const BELOW_SCATTER: i32 = ONE / BASE_SCATTER_PART;
+/// What one sample raises the base by.
+const RISE: i32 = ONE / BASE_RISE_PART;
+/// From here on the capacity is no lower bound: each request that waited for others counts [`QUEUED_WEIGHT`], and each that did not,
+/// one less; at most [`QUEUED_MAX`] count.
+const QUEUED_MIN: u32 = QUEUED_REQUESTS_MIN * QUEUED_WEIGHT;
+/// Suggestions from which on one counts as any sample of a mean.
+const SETTLED: u32 = 4 * DEVICE_YOUNG;
+// Their logarithms are exact.
+const _: () = assert!(IN_FLIGHT_FIRST.is_power_of_two() && IN_FLIGHT_MAX.is_power_of_two());
+// The packed state has room for them.
+const _: () = assert!(QUEUED_MIN <= QUEUED_MAX && QUEUED_MAX < 1 << 4 && UNBELIEVED_MAX < 1 << 3);
 
 /// The in-flight limit of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,12 +174,12 @@ impl InflightLimit {
         );
     }
 
-    /// Prefetches that may be in flight on the device, from 1 to [`LIMIT_MAX`].
+    /// Prefetches that may be in flight on the device, from 1 to [`IN_FLIGHT_MAX`].
     #[must_use]
     #[inline]
     pub fn limit(&self) -> u32 {
-        let rounded = (exp2(self.capacity + DEPTH_PER_CHANNEL_LOG) + 512) >> 10;
-        (rounded as u32).clamp(1, LIMIT_MAX)
+        let rounded = (exp2(self.capacity + PER_CHANNEL) + 512) >> 10;
+        (rounded as u32).clamp(1, IN_FLIGHT_MAX)
     }
 
     /// Estimate of the time that one request takes with no other in flight, in ticks; 0 while unknown.
@@ -195,7 +192,7 @@ impl InflightLimit {
     #[must_use]
     pub fn serves_at_once(&self) -> Option<u32> {
         let rounded = (exp2(self.capacity) + 512) >> 10;
-        (self.suggestions >= SUGGESTIONS_MIN).then(|| (rounded as u32).max(1))
+        (self.suggestions >= SERVED_TOLD_MIN).then(|| (rounded as u32).max(1))
     }
 
     /// The same for what is worth a trial: while requests have not waited for each other, the estimate is only a lower bound, and the
@@ -217,7 +214,7 @@ impl InflightLimit {
 
     fn complete(&mut self, latency_ticks: u64, depth_at_issue: u32) {
         let latency = log2(latency_ticks);
-        let depth = log2(u64::from(depth_at_issue.min(4 * LIMIT_MAX)));
+        let depth = log2(u64::from(depth_at_issue.min(4 * IN_FLIGHT_MAX)));
         self.stalls = 0;
 
         let shallow = depth == 0 || depth + ONE <= self.capacity;
@@ -231,8 +228,8 @@ impl InflightLimit {
             self.base_samples = (self.base_samples + 1).min(0xff);
         } else if self.base == 0 {
             self.base = latency;
-        } else if latency < self.base - BELOW_JITTER {
-            self.base -= ((self.base - BELOW_JITTER - latency) / 4).min(ONE / 2);
+        } else if latency < self.base - BELOW_SCATTER {
+            self.base -= ((self.base - BELOW_SCATTER - latency) / 4).min(ONE / 2);
         } else {
             self.raise_base(latency_ticks, depth_at_issue, RISE);
         }
@@ -243,12 +240,12 @@ impl InflightLimit {
             self.queued = match over {
                 ..FLAT => self.queued.saturating_sub(1),
                 FLAT..BELIEVED => self.queued,
-                _ => (self.queued + QUEUED_ONE).min(QUEUED_MAX),
+                _ => (self.queued + QUEUED_WEIGHT).min(QUEUED_MAX),
             };
             let youth = match self.suggestions {
-                0..4 => 1,
-                4..16 => 2,
-                _ => 3,
+                0..DEVICE_YOUNG => 1,
+                DEVICE_YOUNG..SETTLED => 2,
+                _ => MEAN_WEIGHT,
             };
             let shift = youth.max(29u32.saturating_sub(self.limit().leading_zeros()));
             self.capacity += (suggested - self.capacity).clamp(-ONE, ONE) >> shift;
@@ -294,7 +291,7 @@ impl InflightLimit {
         self.forget_provisional();
         let duration = log2(duration_ticks);
         self.stalls = (self.stalls + 1).min(0xf);
-        if self.base == 0 || self.stalls >= 2 || duration < self.base - BELOW_JITTER {
+        if self.base == 0 || self.stalls >= 2 || duration < self.base - BELOW_SCATTER {
             self.track_base(duration);
         }
     }
@@ -307,7 +304,7 @@ impl InflightLimit {
 
     fn track_base(&mut self, sample: i32) {
         let sample = sample.max(1);
-        let young = self.base_samples < BASE_YOUNG;
+        let young = self.base_samples < DEVICE_YOUNG;
         if self.base == 0 {
             self.base = sample;
         } else if sample <= self.base {
@@ -348,7 +345,15 @@ fn exp2(log: i32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ONE, exp2, log2};
+    use super::{BELIEVED, FLAT, ONE, PER_CHANNEL, exp2, log2};
+    use crate::price::{DELAYED_QUARTERS, IN_FLIGHT_PER_CHANNEL, QUEUED_TIMES};
+
+    #[test]
+    fn logarithms_are_those_of_the_numbers_in_the_list() {
+        let log = |number: f64| (number.log2() * f64::from(ONE)).round() as i32;
+        let numbers = [IN_FLIGHT_PER_CHANNEL, DELAYED_QUARTERS as f64 / 4.0, QUEUED_TIMES];
+        assert_eq!([PER_CHANNEL, FLAT, BELIEVED], numbers.map(log));
+    }
 
     #[test]
     fn logarithms_are_true_to_a_hundredth_and_undone_by_powers() {

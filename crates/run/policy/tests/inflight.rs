@@ -7,7 +7,8 @@ use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU64;
 
-use forebay_policy::inflight::{InflightLimit, LIMIT_FIRST, LIMIT_MAX};
+use forebay_policy::inflight::InflightLimit;
+use forebay_policy::price::{IN_FLIGHT_FIRST, IN_FLIGHT_MAX};
 use proptest::prelude::*;
 use support::Chance;
 
@@ -371,7 +372,7 @@ fn words() -> [AtomicU64; 4] {
 #[test]
 fn zeroed_memory_is_a_device_of_which_nothing_is_known() {
     assert_eq!(InflightLimit::load(&words()), InflightLimit::new());
-    assert_eq!(InflightLimit::new().limit(), LIMIT_FIRST);
+    assert_eq!(InflightLimit::new().limit(), IN_FLIGHT_FIRST);
     assert!(!is_saturated(&InflightLimit::new()));
 }
 
@@ -402,7 +403,7 @@ proptest! {
                 Sample::Completion(latency, depth) => limit.on_completion(latency, depth),
                 Sample::Stall(duration) => limit.on_stall(duration),
             }
-            prop_assert!((1..=LIMIT_MAX).contains(&limit.limit()));
+            prop_assert!((1..=IN_FLIGHT_MAX).contains(&limit.limit()));
             let _ = (is_saturated(&limit), limit.base_ticks());
             limit.store(&memory);
             prop_assert_eq!(InflightLimit::load(&memory), limit);

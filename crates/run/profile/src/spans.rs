@@ -5,7 +5,8 @@ use std::ops::Range;
 
 /// Bytes of a page. All parts of files are whole pages.
 pub const PAGE_BYTES: u64 = 4096;
-/// Neighbouring pages that were first touched within this time are one part.
+/// Neighbouring pages that were first touched within this time are one part, in microseconds. Choice: a program that goes through a file
+/// touches the next page within it, also where it waits for a disk between them.
 const TOGETHER_US: u32 = 10_000;
 /// The end of the largest file, in pages: the kernel counts bytes up to 2^63.
 pub(crate) const PAGES_MAX: u64 = (1 << 63) / PAGE_BYTES;

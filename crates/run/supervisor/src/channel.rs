@@ -11,7 +11,9 @@ use std::{
 };
 
 use forebay_linux::{features::has_strict_memory, kernel_text};
-use forebay_policy::price::{CHECKPOINT_US_MIN, FIRST_NS, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks};
+use forebay_policy::price::{
+    CHECKPOINT_US_MIN, FIRST_NS, MEMORY_BYTES_FIRST, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks,
+};
 use forebay_protocol::access_log::{AccessLog, wanted};
 use forebay_protocol::layout::{
     CHANNEL_BYTES, HEADER_BYTES, Header, LAYOUT, MAGIC, SLOT_BYTES, SLOT_FREE, SLOTS, Slot, slot_offset,
@@ -23,7 +25,6 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::ffi::{self, Mapping};
-use crate::memory_limits::BYTES_AT_FIRST;
 
 /// Shortest time over which the time-stamp counter is compared with the clock: either is read to some 30 ns.
 const CALIBRATION_NS_MIN: u64 = 50_000;
@@ -89,8 +90,8 @@ impl Channel {
         header.first_ticks.store(ticks(first_ns(), ticks_per_second), Relaxed);
         header.savings_believed.store(PRICE_ONE, Relaxed);
         header.page_price.store(PAGE_PRICE_FIRST, Relaxed);
-        header.horizon_bytes.store(BYTES_AT_FIRST, Relaxed);
-        header.memory_bytes_max.store(BYTES_AT_FIRST, Relaxed);
+        header.horizon_bytes.store(MEMORY_BYTES_FIRST, Relaxed);
+        header.memory_bytes_max.store(MEMORY_BYTES_FIRST, Relaxed);
         if enabled {
             // For the neighbours of files, whether a profile is recorded or not.
             let log = channel.access_log();

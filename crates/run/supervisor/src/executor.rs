@@ -32,7 +32,10 @@ use std::{
 };
 
 use forebay_linux::process::{Apart, start_apart};
-use forebay_policy::{price::AT_ONCE_HOPED, replay::Pace};
+use forebay_policy::{
+    price::{AT_ONCE_HOPED, AT_WORK_MAX},
+    replay::Pace,
+};
 use forebay_protocol::layout::OPENED;
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -56,8 +59,6 @@ use replay::Replay;
 use roots::Root;
 use stream::Stream;
 
-/// Threads at work at most. Choice: a job in memory takes 5 us, of which it holds the executor's locks for about one.
-const AT_WORK_MAX: usize = 4;
 /// Threads that stay when there is nothing to do.
 const THREADS_KEPT: usize = 2;
 const STACK_BYTES: usize = 64 << 10;

@@ -15,6 +15,7 @@ use std::{
 use forebay_linux::features::has_userfaultfd;
 use forebay_linux::kernel_text::ProcessStat;
 use forebay_policy::fault_signals::{event_period, is_pause, period_of, price_us};
+use forebay_policy::price::{EVENT_BUSIER_TIMES, EVENT_FAULTS_MIN};
 use forebay_protocol::layout::{Header, WATCHED_THREADS, WISH_NEVER, Watched, WatchedThread, feature};
 use rustix::{
     io::Errno,
@@ -23,12 +24,8 @@ use rustix::{
 
 use crate::ffi;
 
-/// Faults between two looks that are worth an event.
-const FAULTS_MIN: u64 = 4;
 /// Threads of a process that have events.
 const EVENTS_MAX: usize = 8;
-/// How many times as many faults as a thread with an event another one must have had to take its place.
-const BUSIER: u64 = 2;
 
 /// SIGURG in a set of signals. A blocked one would be seen; libc blocks all for a moment at times.
 const SIGNAL: u64 = 1 << (libc::SIGURG - 1);
@@ -129,7 +126,7 @@ impl Process {
                 let Some(now) = major_faults(pid) else { return };
                 let more = now.saturating_sub(mem::replace(faults, now));
                 let elapsed = mem::replace(seen_at, Instant::now()).elapsed();
-                if more < FAULTS_MIN {
+                if more < EVENT_FAULTS_MIN {
                     return;
                 }
                 // Until the process wishes otherwise, which it can only when it is told of one, and which is seen at the
@@ -193,7 +190,7 @@ impl Process {
         let Signals::OneIn { period, faults } = &mut self.signals else { return };
         let period = u64::from(*period);
         let Some(now) = major_faults(pid).filter(|_| !are_all_told) else { return };
-        if now.saturating_sub(mem::replace(faults, now)) < FAULTS_MIN {
+        if now.saturating_sub(mem::replace(faults, now)) < EVENT_FAULTS_MIN {
             return;
         }
         let busiest = self.busiest(|thread| stat_of(pid, thread));
@@ -240,8 +237,8 @@ impl Process {
             let now = stat.own.major_faults;
             let more = now.saturating_sub(mem::replace(&mut thread.faults, now));
             if thread.event.is_some() {
-                ranked.push((Reverse(more.saturating_mul(BUSIER)), index));
-            } else if more >= FAULTS_MIN && stat.blocked_signals & SIGNAL == 0 {
+                ranked.push((Reverse(more.saturating_mul(EVENT_BUSIER_TIMES)), index));
+            } else if more >= EVENT_FAULTS_MIN && stat.blocked_signals & SIGNAL == 0 {
                 ranked.push((Reverse(more), index));
             }
         }

@@ -7,15 +7,14 @@ use std::{
 };
 
 use forebay_linux::kernel_text::Schedstat;
-use forebay_policy::price::{OWN_PART, PRICE_ONE};
+use forebay_policy::price::{OWN_PART, PRICE_ONE, SHORT_KEPT_S};
 use forebay_policy::trial::{Change, Sample, Trial, Verdict};
 use forebay_protocol::layout::{GO, HOLD, Header, MEMORY_SHORT, MEMORY_UNKNOWN, SLOT_CLAIMED};
 
 use crate::{channel::Channel, ledger::Ledger, statistics::Figures};
 
-/// How long memory counts as short after it was: longer than between trials, so that a shortage that comes and goes does not
-/// keep memory control from them. Also how long it must be unknown to count as short.
-const SHORT_LASTS: Duration = Duration::from_secs(20);
+/// How long memory counts as short after it was.
+const SHORT_LASTS: Duration = Duration::from_secs(SHORT_KEPT_S);
 
 /// What the trials of a run found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,27 +11,16 @@ use std::{
 
 use forebay_linux::groups;
 use forebay_linux::kernel_text::{self, Pressure};
+use forebay_policy::price::{
+    AHEAD_BYTES_MAX, FULL_PART, MEMORY_PART, MEMORY_WAITED_PART, MISSED_A_SECOND, READ_AHEAD_PART,
+    SPECULATOR_BYTES_MAX,
+};
 use forebay_protocol::layout::{Header, MEMORY_ENOUGH, MEMORY_FULL, MEMORY_SHORT, feature};
 
 use crate::memory_groups::MemoryGroups;
 
-/// Until it is known.
-pub const BYTES_AT_FIRST: u64 = 64 << 20;
-const SHARE: u64 = 8;
-/// Part of what there is that streams of one file may fill.
-const STREAM_PART: u64 = 4;
-const HORIZON_BYTES_MAX: u64 = 256 << 20;
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Between looks: both figures change.
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// Of the machine's memory less than this part is available: it is full.
-const FULL_PART: u64 = 16;
-
-/// Memory is short where tasks waited for it for more than this part of the time, or where little is left and more pages
-/// than this had to be swapped in again in a second, which may be no wait for memory to the kernel.
-const WAITED_PART: u128 = 1_000;
-const MISSED_A_SECOND: u128 = 16;
 
 /// Keeps the limits in the header up to date.
 pub struct MemoryLimits {
@@ -103,11 +92,12 @@ impl MemoryLimits {
         self.look_at_pressure(header, is_full);
         self.looked = Some(Instant::now());
         let available = memory.map(|memory| memory.available_bytes);
-        let share = available.into_iter().chain(self.groups.limit_bytes()).min().map(|bytes| bytes / SHARE);
+        let share =
+            available.into_iter().chain(self.groups.limit_bytes()).min().map(|bytes| bytes / MEMORY_PART);
         if let Some(share) = share {
-            header.horizon_bytes.store(share.min(HORIZON_BYTES_MAX), Relaxed);
+            header.horizon_bytes.store(share.min(AHEAD_BYTES_MAX), Relaxed);
         }
-        if let Some(bytes) = self.wanted_bytes.or(share.map(|share| share.min(MEMORY_BYTES_MAX))) {
+        if let Some(bytes) = self.wanted_bytes.or(share.map(|share| share.min(SPECULATOR_BYTES_MAX))) {
             header.memory_bytes_max.store(bytes, Relaxed);
         }
         self.missing |= if self.waited_us.is_none() { feature::PSI } else { 0 };
@@ -125,7 +115,7 @@ impl MemoryLimits {
     /// Bytes that a stream may fill, of what the machine and the program's groups have left now.
     pub fn stream_bytes(&self) -> u64 {
         let available = Memory::read().map(|memory| memory.available_bytes);
-        available.into_iter().chain(self.groups.left_bytes()).min().unwrap_or(0) / STREAM_PART
+        available.into_iter().chain(self.groups.left_bytes()).min().unwrap_or(0) / READ_AHEAD_PART
     }
 
     /// The program has ended.
@@ -146,8 +136,8 @@ impl MemoryLimits {
         let missed = more(&mut self.missed, missed).unwrap_or(0);
         if let (Some(waited), Some(looked)) = (waited, self.looked) {
             let elapsed_us = looked.elapsed().as_micros();
-            let is_short = u128::from(waited) * WAITED_PART > elapsed_us
-                || u128::from(missed) * 1_000_000 > MISSED_A_SECOND * elapsed_us;
+            let is_short = u128::from(waited) * u128::from(MEMORY_WAITED_PART) > elapsed_us
+                || u128::from(missed) * 1_000_000 > u128::from(MISSED_A_SECOND) * elapsed_us;
             let memory = match (is_short, is_full) {
                 (true, _) => MEMORY_SHORT,
                 (false, true) => MEMORY_FULL,
@@ -223,7 +213,7 @@ mod tests {
         let header = channel.header();
         let own = std::process::id();
         MemoryLimits::new(header, None, own).look_if_due(header);
-        assert!(header.horizon_bytes.load(Relaxed) <= HORIZON_BYTES_MAX);
+        assert!(header.horizon_bytes.load(Relaxed) <= AHEAD_BYTES_MAX);
         assert!(header.memory_bytes_max.load(Relaxed) <= Memory::read().unwrap().available_bytes);
         let mut limits = MemoryLimits::new(header, Some(5 << 20), own);
         assert_eq!(header.memory_bytes_max.load(Relaxed), 5 << 20);

@@ -12,19 +12,15 @@ use std::{
 };
 
 use forebay_linux::process::{Apart, start_apart_with};
+use forebay_policy::price::{ALONE_MS, SWAPPED_BYTES_MIN, SWAPPED_MAPPINGS_MAX};
 use forebay_protocol::layout::{SLOT_CLAIMED, SLOTS};
 
 use crate::channel::Channel;
 
-/// How long no speculation goes on before a process is taken to run alone. In shorter pauses a larger window does harm:
-/// speculation brings the same pages, and there is room for one of them.
-const ALONE: Duration = Duration::from_millis(500);
+/// How long no speculation goes on before a process is taken to run alone.
+const ALONE: Duration = Duration::from_millis(ALONE_MS);
 /// Neighbouring swapped pages that are faulted in: twice the kernel's largest window, which is 8 pages by default.
 const RUN: usize = 16;
-/// Mappings of a process that are looked after, the largest first.
-const MAPPINGS_MAX: usize = 8;
-/// Smaller mappings are not worth it.
-const MAPPING_BYTES_MIN: u64 = 1 << 20;
 /// How far into a mapping a run is looked for.
 const PAGES_MAX: u64 = 1 << 18;
 /// Entries of a page map read at a time.
@@ -147,11 +143,11 @@ fn large_mappings(maps: &str) -> Vec<(u64, u64)> {
         let (start, end) = words.next()?.split_once('-')?;
         let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
         let wanted = words.next()?.starts_with("rw-p") && words.nth(2)? == "0";
-        (wanted && end.saturating_sub(start) >= MAPPING_BYTES_MIN).then_some((start, end))
+        (wanted && end.saturating_sub(start) >= SWAPPED_BYTES_MIN).then_some((start, end))
     };
     let mut mappings: Vec<_> = maps.lines().filter_map(parse).collect();
     mappings.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
-    mappings.truncate(MAPPINGS_MAX);
+    mappings.truncate(SWAPPED_MAPPINGS_MAX);
     mappings
 }
 

@@ -15,6 +15,7 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
+use forebay_policy::price::{FAULTED_BYTES_MIN, STORM_FAULTS_MIN, STORM_IDLE_MS, WAITED_PART};
 use forebay_policy::storm::{AREAS, Prices, Storm};
 use forebay_protocol::layout::{
     GO, Header, MEMORY_FULL, MEMORY_SHORT, SLOT_CLAIMED, STREAM_PATH_BYTES, replay,
@@ -24,18 +25,14 @@ use crate::{channel::Channel, devices::limit_of, executor, memory_limits::Memory
 use mapped::Mapped;
 pub use mapped::Touched;
 
-/// Major faults between two looks that are worth a closer one.
-const FAULTS_MIN: u64 = 16;
-/// A smaller file is not worth it.
-const FILE_BYTES_MIN: u64 = 16 << 20;
 /// Files that are watched at once.
 const WATCHED_MAX: usize = 4;
 /// Between looks at files.
 const ROUND: Duration = Duration::from_millis(20);
-/// Looks take one part in so many of the time at most.
-const LOOK_PART: u32 = 16;
+/// Looks take one part in so many of the time at most: as much as waiting pays for what may be of no use.
+const LOOK_PART: u32 = WAITED_PART as u32;
 /// A file of which nothing was touched for so long is not watched any more.
-const IDLE: Duration = Duration::from_secs(1);
+const IDLE: Duration = Duration::from_millis(STORM_IDLE_MS);
 /// Files that were streamed which are remembered.
 const DONE_MAX: usize = 256;
 
@@ -84,7 +81,7 @@ impl Storms {
         let before = std::mem::replace(&mut self.machine, machine);
         // Where the machine does not tell, there may always be some.
         let is_storm =
-            before.zip(machine).is_none_or(|(before, now)| now.saturating_sub(before) >= FAULTS_MIN);
+            before.zip(machine).is_none_or(|(before, now)| now.saturating_sub(before) >= STORM_FAULTS_MIN);
         if !is_storm && self.watched.is_empty() {
             return None;
         }
@@ -121,7 +118,7 @@ impl Storms {
         let before = std::mem::replace(&mut self.processes, now);
         let more = |(process, now): (&u32, &u64)| {
             let more = now.saturating_sub(before.get(process).copied().unwrap_or(0));
-            (more >= FAULTS_MIN).then_some((*process, more))
+            (more >= STORM_FAULTS_MIN).then_some((*process, more))
         };
         self.processes.iter().filter_map(more).collect()
     }
@@ -134,7 +131,7 @@ impl Storms {
         processes.dedup();
         for process in processes {
             let mut files = Mapped::of(process).unwrap_or_default();
-            files.retain(|file| file.bytes() >= FILE_BYTES_MIN && file.path.len() < STREAM_PATH_BYTES);
+            files.retain(|file| file.bytes() >= FAULTED_BYTES_MIN && file.path.len() < STREAM_PATH_BYTES);
             for watch in self.watched.iter_mut().filter(|watch| watch.process == process) {
                 let found = files
                     .iter()

@@ -16,6 +16,7 @@ use std::{
 };
 
 use forebay_linux::{groups, process::start_beside};
+use forebay_policy::price::READ_AHEAD_PART;
 use forebay_profile::Plan;
 use forebay_protocol::layout::{LEASES_SOME, replay};
 use rustix::{
@@ -27,7 +28,7 @@ use crate::{
     channel::Channel,
     executor::{Executor, Fetch, Wanted},
     leases::Leases,
-    profiles::learning::{MEMORY_PART, available_bytes, within_memory},
+    profiles::learning::{available_bytes, within_memory},
 };
 
 /// Between looks whether all is done.
@@ -76,7 +77,7 @@ impl Warming {
     pub fn new(plan: Plan, root: OwnedFd, even_if_changed: bool) -> Self {
         let bytes = plan.bytes();
         let available = available_bytes().min(groups::free_bytes().unwrap_or(u64::MAX));
-        let mut steps = within_memory(plan, available / MEMORY_PART);
+        let mut steps = within_memory(plan, available / READ_AHEAD_PART);
         let mut bytes_left_out = bytes;
         for step in &mut steps {
             if let Wanted::Data { length, expected, .. } = &mut step.wanted {

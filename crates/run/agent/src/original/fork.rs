@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_policy::account::Account;
 use forebay_policy::checkpoint::first_price;
 use forebay_policy::fork::Place;
+use forebay_policy::price::WEIGHED_US;
 use forebay_protocol::layout::{Header, LEASES_SOME, Off, Slot, replay};
 use forebay_sigsafe::{thread_pointer, ticks};
 
@@ -76,7 +77,7 @@ pub fn fork(private: &mut Private, place: Place) -> Option<Spawned> {
 /// What takes longest to find out comes last.
 fn decide(private: &mut Private) -> Result<(&'static Header, &'static Slot, Account<'static>), Refusal> {
     let (header, slot) = permit()?;
-    let _ = size::weigh(private, size::WEIGHED_US);
+    let _ = size::weigh(private, WEIGHED_US);
     if private.size.has_huge_pages {
         return Err(Refusal::Unsafe(Off::HugePages));
     }

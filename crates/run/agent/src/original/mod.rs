@@ -45,9 +45,6 @@ static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// Probes left: while there are any, reads are probed for a coming stall.
 static PROBES: AtomicU32 = AtomicU32::new(0);
 
-/// Reads probed after the policy was armed before the probing stops again for want of stalls.
-const PROBES_MAX: u32 = 64;
-
 /// Starts as the original; `false` where the slow path is in use, as in a copy of a process that was in it.
 pub fn begin(header: &Header) -> bool {
     let Some(mut private) = slow::enter() else { return false };

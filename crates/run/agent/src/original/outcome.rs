@@ -8,7 +8,7 @@ use forebay_policy::account::Account;
 use forebay_policy::balance::Balance;
 use forebay_policy::copies;
 use forebay_policy::fork::{Ran, Took};
-use forebay_policy::price::{PRICE_ONE, STRAYED_STALLS};
+use forebay_policy::price::{GRACE_US, PRICE_ONE, STRAYED_STALLS, WEIGHED_AGAIN_US};
 use forebay_policy::site;
 use forebay_policy::track::Course;
 use forebay_protocol::hint_log::Consumer;
@@ -21,8 +21,6 @@ use super::slow::Private;
 use super::{LIVE, fault, size, track, unconsumed};
 use crate::{session, speculator, trace};
 
-/// What a new speculation has to be of use to other threads, as a part of a second.
-const SETTLING_PART: u64 = 100;
 /// Log entries searched for the predicted value that put a speculator off track.
 const BLAME_ENTRIES_MAX: u64 = 64;
 
@@ -51,7 +49,7 @@ pub fn has_strayed(slot: &Slot, private: &mut Private, now: u64) -> bool {
 /// Whether the live speculation was forked so lately that it has had no time to be of use to other threads than the led one.
 pub fn is_settling(private: &Private, now: u64) -> bool {
     let second = session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed));
-    now.saturating_sub(private.live.began_at) < second / SETTLING_PART
+    now.saturating_sub(private.live.began_at) < second / (1_000_000 / GRACE_US)
 }
 
 /// Whether the live speculation is over, as far as a stall of another thread than the led one tells: that may make no call any
@@ -124,7 +122,7 @@ fn conclude(slot: &Slot, private: &mut Private, was_off_track: bool) {
     slot.counters.hints_wrong.fetch_add(wrong_calls, Relaxed);
     trace::tell(b"finished: used, late, wrong", &[private.live.used, private.live.late, wrong_calls]);
     trace::tell(b"jail ticks", &[slot.counters.jail_ticks.load(Relaxed)]);
-    let _ = size::weigh(private, size::WEIGHED_AGAIN_US);
+    let _ = size::weigh(private, WEIGHED_AGAIN_US);
     let copies = copied_pages(slot, private, generation);
     private.live.copied = Some(copies);
     trace::tell(b"copied pages", &[copies]);
@@ -251,7 +249,7 @@ pub fn costs_too_much(slot: &Slot, private: &mut Private) -> bool {
     let generation = LIVE.load(Relaxed);
     !balance.covers_copies(copied_pages(slot, private, generation))
         // By what it has grown meanwhile it may as well be less.
-        && size::weigh(private, size::WEIGHED_AGAIN_US)
+        && size::weigh(private, WEIGHED_AGAIN_US)
         && !balance.covers_copies(copied_pages(slot, private, generation))
 }
 

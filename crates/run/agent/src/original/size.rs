@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::copies::Faults;
 use forebay_policy::fork::Size;
-use forebay_policy::price::{COPY_PAGE_NS, FORK_PAGE_NS};
+use forebay_policy::price::{COPY_PAGE_NS, FAULT_SHORT_S, FORK_PAGE_NS};
 use forebay_protocol::layout::{MEMORY_ENOUGH, MEMORY_FULL};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
@@ -12,12 +12,6 @@ use forebay_sigsafe::ticks;
 use super::slow::Private;
 use crate::status::Status;
 use crate::{session, usage};
-
-/// Between looks at the size of the process, before a fork and after.
-pub const WEIGHED_US: u64 = 10_000;
-pub const WEIGHED_AGAIN_US: u64 = 2_000;
-/// How long a process counts as short of memory in a full group after a fault that it was told of.
-const SHORT_LASTS_S: u64 = 4;
 
 /// What is known of the size of the process.
 pub struct Known {
@@ -75,7 +69,7 @@ pub fn weigh(private: &mut Private, interval_us: u64) -> bool {
         MEMORY_ENOUGH => false,
         // The supervisor looks more rarely than a shortage takes to begin.
         MEMORY_FULL => {
-            private.faults.was_told_of_one(now, SHORT_LASTS_S * header.ticks_per_second.load(Relaxed))
+            private.faults.was_told_of_one(now, FAULT_SHORT_S * header.ticks_per_second.load(Relaxed))
         }
         _ => true,
     };

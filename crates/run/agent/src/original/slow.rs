@@ -16,6 +16,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::Ordering::Relaxed;
 
 use forebay_policy::fork::ForkPolicy;
+use forebay_policy::price::FORK_AWAITED_US;
 use forebay_policy::track::Track;
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::turn::{Held, Turn};
@@ -26,9 +27,6 @@ use super::stall::Waits;
 use super::{fault, size};
 use crate::session;
 use crate::snapshot::Spawned;
-
-/// Part of a second that a thread waits for another one that is about to fork.
-const WAIT_PART: u64 = 20;
 
 /// State of the slow path.
 pub struct Private {
@@ -131,7 +129,8 @@ pub fn leave(entry: Entry, spawned: Option<Spawned>) -> Option<Spawned> {
 /// Acts in the slow path: a thread that is just about to fork has done so then. Where that takes too long, or this is a
 /// handler that interrupted the slow path of its own thread, `act` goes without.
 pub fn exclusive(act: impl FnOnce(Option<&mut Private>)) {
-    let longest = session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed) / WAIT_PART);
+    let second = session::header().map_or(0, |header| header.ticks_per_second.load(Relaxed));
+    let longest = second / (1_000_000 / FORK_AWAITED_US);
     let begun = ticks();
     let mut private = enter();
     while private.is_none() && SLOW.holder() != thread_pointer() && ticks().wrapping_sub(begun) < longest {

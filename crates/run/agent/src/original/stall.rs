@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use forebay_policy::estimate::StallTime;
 use forebay_policy::fork::Place;
 use forebay_policy::inflight::InflightLimit;
+use forebay_policy::price::{BESIDE_STALL_MIN, FIRST_STALL_TIMES, PROBES_MAX};
 use forebay_protocol::layout::{Off, Slot};
 use forebay_sigsafe::general as n;
 use forebay_sigsafe::ticks;
@@ -14,16 +15,10 @@ use super::fork::fork;
 use super::outcome::{finish_if_due, has_strayed, is_left, is_off_track, is_settling};
 use super::slow::{self, Private};
 use super::track::{self, Match, is_led, repair, used};
-use super::{LIVE, PROBES, PROBES_MAX};
+use super::{LIVE, PROBES};
 use crate::snapshot::Spawned;
 use crate::timing::{self, Period};
 use crate::{accesses, attributes, fault_threads, given_up, process, session, speculator, trace, usage};
-
-/// How much longer than a stall at least a call must take to count when nothing is known of its thread.
-const FIRST_STALL_FACTOR: u64 = 8;
-/// Prefetches that must be under way for a stall to tell how many the device serves at once: one that took two reads
-/// instead of one must not look like a device that serves one at a time.
-const OTHERS_MIN: u32 = 3;
 
 /// Device of a regular file or directory; none for other descriptors, which wait for something else than a device.
 #[inline(never)]
@@ -49,7 +44,7 @@ impl Waits {
         let count = usage::of(n::RUSAGE_THREAD as i32).ru_nvcsw;
         let thread = forebay_sigsafe::thread_pointer();
         let Some(entry) = self.0.get_mut((thread >> 12) % 16) else { return false };
-        let long = duration / FIRST_STALL_FACTOR > timing::stall_ticks_min();
+        let long = duration / FIRST_STALL_TIMES > timing::stall_ticks_min();
         let waited = if entry.0 == thread { entry.1 != count } else { long };
         *entry = (thread, count);
         waited
@@ -165,10 +160,10 @@ fn learn_device(slot: &Slot, device: u64, duration: u64, matched: Match) -> Opti
     let entry = speculator::device(session::header()?, device)?;
     let mut limit = InflightLimit::load(&entry.limit);
     let others = slot.flights.load(Relaxed).saturating_add(entry.executing.load(Relaxed));
-    let undisturbed = others == 0 || (limit.base_ticks() == 0 && others < OTHERS_MIN);
+    let undisturbed = others == 0 || (limit.base_ticks() == 0 && others < BESIDE_STALL_MIN);
     if matches!(matched, Match::NoSpeculator | Match::Pending) && undisturbed {
         limit.on_stall(duration);
-    } else if others >= OTHERS_MIN && duration >= limit.base_ticks() {
+    } else if others >= BESIDE_STALL_MIN && duration >= limit.base_ticks() {
         // A shorter one waited for a prefetch that was under way.
         limit.on_completion(duration, others.saturating_add(1));
     }

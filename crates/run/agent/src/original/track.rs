@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use forebay_policy::estimate::StallTime;
+use forebay_policy::price::{FUTILE_REPAIRS_MAX, REPAIR_WORTH_HINTS};
 use forebay_policy::site;
 use forebay_protocol::hint_log::{self, Consumed, Consumer, Readers};
 use forebay_protocol::layout::{Slot, mark};
@@ -16,10 +17,6 @@ use crate::{session, spawn, speculator, trace};
 
 /// Calls by which a speculator may be behind before it is unrecoverable.
 const AWAITED_MAX: usize = 2048;
-/// Hints used after a repair, that make it one that something came of.
-const WORTHWHILE: u64 = 8;
-/// Useless repairs in a row, after which a checkpoint is not called again.
-const FUTILE_REPAIRS_MAX: u32 = 2;
 
 /// How a call of the original stands to what the speculator predicted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,7 +136,7 @@ impl Repairs {
         let gained = self.gained(used);
         if let Some((site, before)) = self.candidate.take()
             && gained.saturating_sub(reward(slot, generation, site, gained))
-                > before.saturating_mul(4).saturating_add(WORTHWHILE)
+                > before.saturating_mul(4).saturating_add(REPAIR_WORTH_HINTS)
         {
             trace::tell(b"penalized: site, reward, gained since", &[site.into(), before, gained]);
             let reward = u32::try_from(before).unwrap_or(u32::MAX);
@@ -375,7 +372,7 @@ pub fn repair(slot: &Slot, private: &mut Private, is_late: bool) -> bool {
         return false;
     }
     let position = checkpoint.position.load(Relaxed);
-    let futile = if private.live.used < repairs.used + WORTHWHILE { repairs.futile + 1 } else { 0 };
+    let futile = if private.live.used < repairs.used + REPAIR_WORTH_HINTS { repairs.futile + 1 } else { 0 };
     let Some(first) = CALLS.after(position).filter(|_| futile <= FUTILE_REPAIRS_MAX) else {
         return false;
     };

@@ -15,11 +15,6 @@ use crate::snapshot::{DESCRIPTORS, Snapshot};
 
 /// Inherited files that are reopened at once, so that the speculator keeps no open file of another process (and its locks) alive.
 const REOPENED_MAX: usize = 16;
-/// Predicted size of a file that is not known yet.
-pub const SIZE_PREDICTED: u64 = 16 << 10;
-
-/// What is hinted of a file whose look-up is cold when it is opened.
-pub const HINTED_AT_OPEN: u64 = 64 << 10;
 
 /// What an open file is.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]

@@ -2,12 +2,13 @@
 
 use core::mem::MaybeUninit;
 
+use forebay_policy::price::SIZE_PREDICTED;
 use forebay_policy::site::Kind as SiteKind;
 use forebay_protocol::layout::{PathHint, file_system};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, general as n, sys, ticks};
 
-use super::descriptors::{FileIndex, Kind, SIZE_PREDICTED};
+use super::descriptors::{FileIndex, Kind};
 use super::opening::upgrade;
 use super::paths::{self, AT, BYTES, Found, find, number};
 use super::told::Claim;

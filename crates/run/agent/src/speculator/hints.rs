@@ -2,9 +2,12 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use forebay_policy::inflight::{InflightLimit, LIMIT_MAX};
+use forebay_policy::inflight::InflightLimit;
 use forebay_policy::lookahead;
-use forebay_policy::price::REMOTE_KEPT_MS;
+use forebay_policy::price::{
+    IN_FLIGHT_FIRST, IN_FLIGHT_MAX, LANDED_ASKED_ONE_IN, NEAR_ENTRIES_MIN, REMOTE_KEPT_MS, UNFOLLOWED_S,
+    WAKE_UP_US,
+};
 use forebay_protocol::hint_log::{Full, Producer};
 use forebay_protocol::layout::{
     CELL_FREE, CELL_READY, CELL_WRITING, Device, End, Header, LOG_ENTRIES, LOGS, PATH_CELLS, PathHint,
@@ -18,19 +21,11 @@ use crate::session;
 use crate::{attributes, mounts, trace};
 
 /// Prefetches in flight that are remembered.
-const FLIGHTS: usize = LIMIT_MAX as usize;
-/// A speculator whose log is not consumed for so long ends, in seconds.
-const LIFETIME_SECONDS: u64 = 30;
-/// Every how manieth flight is looked at even if it must have landed long ago.
-const LOOKED_AT_EVERY: u32 = 8;
+const FLIGHTS: usize = IN_FLIGHT_MAX as usize;
 /// Pauses that a place in the executor's queue is waited for.
 const QUEUE_PAUSES_MAX: u32 = 400;
 /// Pause while the original catches up.
 const PAUSE_US: i64 = 50;
-/// Entries of the log that a speculator may be ahead while it is not known how fast the original follows.
-const NEAR_MIN: u64 = 32;
-/// What it takes to be woken after a completion, with all processors idle.
-const WAKE_UP_US: u64 = 30;
 
 /// A prefetch in flight.
 #[derive(Clone, Copy)]
@@ -115,7 +110,7 @@ pub fn keep_near(state: &mut State) {
         let near = lookahead::near(hints.consumed, elapsed, kept);
         let producer = Producer::new(state.slot, state.generation);
         let ahead = producer.position().wrapping_sub(hints.settled);
-        if ahead.saturating_sub(producer.found().count() as u64) < near.max(NEAR_MIN) {
+        if ahead.saturating_sub(producer.found().count() as u64) < near.max(NEAR_ENTRIES_MIN) {
             return;
         }
         await_consumption(state);
@@ -158,7 +153,7 @@ pub fn await_original(state: &mut State) {
     if hints.consumed_at == 0 {
         hints.consumed_at = ticks();
     }
-    let limit = state.header.ticks_per_second.load(Relaxed).saturating_mul(LIFETIME_SECONDS);
+    let limit = state.header.ticks_per_second.load(Relaxed).saturating_mul(UNFOLLOWED_S);
     if ticks().wrapping_sub(hints.consumed_at) > limit || !original_lives(state) {
         end(state, End::Lifetime);
     }
@@ -208,7 +203,8 @@ pub fn entry(state: &State, device: u8) -> Option<&'static Device> {
 
 /// Makes room for one more prefetch on the device, waiting for the oldest in flight while it serves its limit.
 pub fn make_room(state: &mut State, device: u8) {
-    let limit = entry(state, device).map_or(4, |entry| InflightLimit::load(&entry.limit).limit());
+    let limit =
+        entry(state, device).map_or(IN_FLIGHT_FIRST, |entry| InflightLimit::load(&entry.limit).limit());
     land(state, (limit as usize).clamp(1, FLIGHTS) - 1);
 }
 
@@ -220,7 +216,7 @@ fn land(state: &mut State, left: usize) {
         hints.first = (hints.first + 1) % FLIGHTS;
         hints.len -= 1;
         hints.landed = hints.landed.wrapping_add(1);
-        let looked_at = hints.landed.is_multiple_of(LOOKED_AT_EVERY);
+        let looked_at = hints.landed.is_multiple_of(LANDED_ASKED_ONE_IN);
         state.slot.flights.store(hints.len as u32, Relaxed);
         let entry = entry(state, flight.device);
         let base = entry.map_or(0, |entry| InflightLimit::load(&entry.limit).base_ticks());

@@ -1,11 +1,12 @@
 //! Mappings that the program makes: always private, with what is in memory of a file, else with zeros.
 
+use forebay_policy::price::BEGINNING_BYTES;
 use forebay_policy::site::{Kind as SiteKind, Strategy};
 use forebay_protocol::layout::End;
 use forebay_sigsafe::{call, general as n, sys};
 
 use super::descriptors::{FileIndex, Kind};
-use super::reads::{BEGINNING_BYTES, CHUNK_BYTES, detail, request};
+use super::reads::{CHUNK_BYTES, detail, request};
 use super::{
     State, count_predicted, end, hints, kernel, make_mark, memory as program_pages, opening, predict,
 };

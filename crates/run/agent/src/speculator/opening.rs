@@ -3,12 +3,13 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::price::{OPENED_BYTES, SIZE_PREDICTED};
 use forebay_policy::site::{Kind as SiteKind, Strategy};
 use forebay_protocol::layout::{End, LEASES_UNKNOWN, PathHint, file_system};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n};
 
-use super::descriptors::{self, File, FileIndex, Kind, SIZE_PREDICTED};
+use super::descriptors::{self, File, FileIndex, Kind};
 use super::listing::{self, Hinted};
 use super::paths::{AT, Found, absolute, ahead, find, log, make, number};
 use super::told::{Claim, Told};
@@ -114,7 +115,7 @@ unsafe fn defer(
     if strategy == Strategy::Wait || !unsafe { absolute(state, directory, path, &mut whole) } {
         return None;
     }
-    let length = descriptors::HINTED_AT_OPEN as u32;
+    let length = OPENED_BYTES as u32;
     // SAFETY: the caller's.
     let open = unsafe { ahead(state, call) };
     let ticket = hints::open(state, whole.as_bytes(), length, open)?;

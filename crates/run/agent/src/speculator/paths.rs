@@ -5,12 +5,13 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::price::OPENED_BYTES;
 use forebay_policy::site::{Kind as SiteKind, Strategy};
 use forebay_protocol::layout::{Device, End, PATH_BYTES, PathHint, file_system, open_key, shown_flags};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, sys, text, ticks};
 
-use super::descriptors::{HINTED_AT_OPEN, Kind};
+use super::descriptors::Kind;
 use super::hints::Open;
 use super::listing::{self, Entry};
 use super::told::{Claim, Told};
@@ -300,7 +301,7 @@ pub unsafe fn find(
             _ if !known => None,
             PathHint::Data => {
                 let open = ahead(state, call);
-                hints::open(state, whole.as_bytes(), HINTED_AT_OPEN as u32, open)
+                hints::open(state, whole.as_bytes(), OPENED_BYTES as u32, open)
             }
             _ => hints::path(state, hint_kind, whole.as_bytes(), 0, 0),
         };

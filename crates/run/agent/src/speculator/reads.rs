@@ -2,12 +2,13 @@
 
 use core::mem;
 
+use forebay_policy::price::{BEGINNING_BYTES, DIRECTORY_WAIT_US, ENDING_BYTES, OPENED_BYTES};
 use forebay_policy::site::{Kind as SiteKind, Strategy};
 use forebay_protocol::layout::{End, PathHint, file_system, mark};
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::{call, errno, general as n, memory, sys};
 
-use super::descriptors::{File, FileIndex, HINTED_AT_OPEN, Kind};
+use super::descriptors::{File, FileIndex, Kind};
 use super::sequential::Stride;
 use super::{
     State, count_predicted, end, hints, kernel, listing, make_mark, memory as program_pages, opening, paths,
@@ -18,13 +19,8 @@ use crate::{residency, signatures};
 
 /// What one advice starts the device on, at most: the kernel caps it at its read-ahead size.
 pub const CHUNK_BYTES: u64 = 128 << 10;
-/// What is hinted of a file whose contents cannot be followed: its beginning and its end.
-pub const BEGINNING_BYTES: u64 = 256 << 10;
-const ENDING_BYTES: u64 = 64 << 10;
 /// Segments of a vector that are looked at.
 const SEGMENTS_MAX: usize = 64;
-/// How long a directory whose entries may be resident is waited for.
-const DIRECTORY_WAIT_US: u64 = 60;
 
 const STUBS_MAX: usize = 4096;
 
@@ -303,7 +299,7 @@ fn hint_whole(state: &mut State, index: FileIndex) {
 
 /// Hints a range of a placeholder that was not hinted when it was opened.
 fn hint_placeholder(state: &mut State, index: FileIndex, offset: u64, wanted: usize) {
-    if offset + wanted as u64 <= HINTED_AT_OPEN {
+    if offset + wanted as u64 <= OPENED_BYTES {
         return;
     }
     let mut path = PathBuffer::<{ paths::BYTES }>::new();

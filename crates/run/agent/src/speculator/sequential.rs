@@ -11,7 +11,7 @@
 //! One such window is one hint, of the read that enters it. Other reads within it are none: the kernel would have brought that data
 //! too.
 
-use forebay_policy::price::READ_AHEAD_FAR_KIB;
+use forebay_policy::price::{READ_AHEAD_FAR_KIB, SEQUENCE_WINDOWS_MAX, SEQUENCE_WINDOWS_MIN};
 use forebay_protocol::layout::file_system;
 
 use super::State;
@@ -21,10 +21,9 @@ use super::memory;
 use super::reads::{self, CHUNK_BYTES};
 use crate::residency;
 
-/// Windows ahead at first: one that the device works on while the program uses another one.
-const AHEAD_MIN: u64 = 2 * CHUNK_BYTES;
-/// Most that is hinted ahead. More requests of this size than a device works on at once gain nothing.
-const AHEAD_MAX: u64 = 64 * CHUNK_BYTES;
+/// What is hinted ahead at first, and at most.
+const AHEAD_MIN: u64 = SEQUENCE_WINDOWS_MIN * CHUNK_BYTES;
+const AHEAD_MAX: u64 = SEQUENCE_WINDOWS_MAX * CHUNK_BYTES;
 
 /// A part of a file that is read in sequence.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use forebay_policy::price::SHARED_BYTES_MAX;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::turn::{Held, Turn};
 use forebay_sigsafe::{general as n, memory, sys, text};
@@ -15,8 +16,6 @@ use crate::{attributes, session};
 const LIST_BYTES: usize = 256 << 10;
 /// Pages looked at together.
 const BATCH: usize = 64;
-/// Shared memory that is copied, at most.
-const COPIED_BYTES_MAX: usize = 64 << 20;
 
 static LIST: Turn<[u8; LIST_BYTES]> = Turn::new([0; LIST_BYTES]);
 /// All readers of the list are alike.
@@ -138,7 +137,7 @@ unsafe fn replace(state: &mut State, mapping: &Mapping<'_>, copied: &mut usize) 
             return Ok(());
         }
         *copied += length;
-        if *copied > COPIED_BYTES_MAX {
+        if *copied > SHARED_BYTES_MAX {
             state.slot.shares_too_much.store(1, Relaxed);
             return Err(Refused);
         }

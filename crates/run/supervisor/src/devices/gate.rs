@@ -15,7 +15,7 @@ use std::{
 use forebay_policy::{
     estimate::StallTime,
     inflight::InflightLimit,
-    price::{READ_AHEAD_FAR_KIB, REMOTE_WORTH_US},
+    price::{IN_FLIGHT_UNKNOWN, LATE_TIMES, READ_AHEAD_FAR_KIB, REMOTE_JUDGED_AFTER, REMOTE_WORTH_US},
 };
 use forebay_protocol::{
     layout::{Device, file_system},
@@ -23,13 +23,8 @@ use forebay_protocol::{
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 
-use super::{Begun, JUDGED_AFTER, Ticket, lock, sharing::Sharing};
+use super::{Begun, Ticket, lock, sharing::Sharing};
 use crate::{channel::Channel, ffi};
-
-/// Requests in flight on a device that has no place in the channel, or of which nothing is told.
-const DEPTH_UNKNOWN: u32 = 16;
-/// A request that takes so many times what one alone takes is late by far.
-const LATE_TIMES: u64 = 32;
 
 /// One device.
 pub(super) struct Gate {
@@ -91,7 +86,7 @@ impl Gate {
             device_ticks_min: header.stall_ticks_min.load(Relaxed),
             worth_ticks_min: header.ticks_per_second.load(Relaxed) / 1_000_000 * REMOTE_WORTH_US,
             depth_first,
-            depth_max: served_at_once(device).map_or(DEPTH_UNKNOWN, |served| (served / 2).max(1)),
+            depth_max: served_at_once(device).map_or(IN_FLIGHT_UNKNOWN, |served| (served / 2).max(1)),
             waiting: Mutex::new(Waiting { closed, ..Waiting::default() }),
             completed: Condvar::new(),
             probed: Condvar::new(),
@@ -149,7 +144,7 @@ impl Gate {
     }
 
     pub fn limit(&self) -> u32 {
-        let learned = self.entry.map_or(DEPTH_UNKNOWN, |entry| {
+        let learned = self.entry.map_or(IN_FLIGHT_UNKNOWN, |entry| {
             let limit = InflightLimit::load(&entry.limit);
             let is_learned = limit.serves_at_once().is_some();
             if is_learned { limit.limit() } else { limit.limit().max(self.depth_first) }
@@ -168,7 +163,7 @@ impl Gate {
 
     /// Whether no request is to be made: for good, or as long as hints do not pay.
     pub fn refuses(&self, waiting: &Waiting) -> bool {
-        waiting.closed || self.is_remote() && waiting.completed >= JUDGED_AFTER && !self.pays()
+        waiting.closed || self.is_remote() && waiting.completed >= REMOTE_JUDGED_AFTER && !self.pays()
     }
 
     /// Whether hints pay on a remote file system: one request takes longer than a hint takes the file system and the executor. What
@@ -184,7 +179,7 @@ impl Gate {
     /// A request was completed, and its time taken. A remote file system that serves one at a time gets no more.
     pub fn judge(&self, waiting: &mut Waiting, limit: &InflightLimit) {
         waiting.completed += 1;
-        if self.is_remote() && waiting.completed >= JUDGED_AFTER && limit.serves_at_once() == Some(1) {
+        if self.is_remote() && waiting.completed >= REMOTE_JUDGED_AFTER && limit.serves_at_once() == Some(1) {
             self.close(waiting);
         }
     }

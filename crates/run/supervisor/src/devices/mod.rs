@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use forebay_policy::inflight::InflightLimit;
+use forebay_policy::{inflight::InflightLimit, price::LATE_MS_MIN};
 use forebay_protocol::layout::{Header, file_system};
 
 use crate::{
@@ -22,10 +22,6 @@ use crate::{
 use gate::Gate;
 pub use sharing::Share;
 
-/// A request is never late before: a machine that is busy delays one by as much.
-const LATE_MIN: Duration = Duration::from_millis(200);
-/// Requests on a remote file system before it is judged.
-const JUDGED_AFTER: u64 = 32;
 /// Between looks for requests that are late, while any are under way.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -194,7 +190,7 @@ impl Devices {
     /// Gives up requests that are late by far, for ever.
     pub fn watch(&self) {
         let ticks_per_ms = self.channel.header().ticks_per_second.load(Relaxed) / 1_000;
-        let late_min = ticks_per_ms * LATE_MIN.as_millis() as u64;
+        let late_min = ticks_per_ms * LATE_MS_MIN;
         loop {
             self.begun.wait();
             thread::sleep(LOOK);
@@ -295,7 +291,7 @@ mod tests {
     use forebay_policy::estimate::StallTime;
 
     use super::sharing::PAGE_BYTES;
-    use forebay_policy::price::AT_ONCE_HOPED;
+    use forebay_policy::price::{AT_ONCE_HOPED, REMOTE_JUDGED_AFTER};
 
     use super::*;
     use forebay_protocol::layout::DEVICES;
@@ -478,7 +474,7 @@ mod tests {
     fn remote_gate(devices: &Devices) -> Arc<Gate> {
         let gate = devices.gate_of(7);
         gate.entry.unwrap().file_system.store(file_system::REMOTE, Relaxed);
-        lock(&gate.waiting).completed = JUDGED_AFTER;
+        lock(&gate.waiting).completed = REMOTE_JUDGED_AFTER;
         gate
     }
 

@@ -13,14 +13,13 @@ use std::{
     time::Duration,
 };
 
+use forebay_policy::price::JOB_WAITS_US;
 use forebay_protocol::layout::Header;
 
 /// As many reads as a fast device has in flight at once.
 pub const THREADS_MAX: usize = 128;
-/// A job that takes so long waits for a device. Measured: 3 to 8 us where the data is in memory.
-const WAITS: Duration = Duration::from_micros(30);
-/// Between two looks of the thread that stands by. Choice: a wait begins to count as soon as it shows.
-pub const LOOKS: Duration = WAITS;
+/// Between two looks of the thread that stands by: a wait begins to count as soon as it shows.
+pub const LOOKS: Duration = Duration::from_micros(JOB_WAITS_US);
 
 /// No thread has this place.
 const FREE: u64 = u64::MAX;
@@ -54,7 +53,7 @@ impl Crew {
             used: AtomicUsize::new(0),
             threads: AtomicUsize::new(0),
             processors: processors.max(1),
-            wait_ticks: ticks_per_us.max(1) * WAITS.as_micros() as u64,
+            wait_ticks: ticks_per_us.max(1) * JOB_WAITS_US,
             is_called: AtomicBool::new(false),
             stands_by: AtomicBool::new(false),
         }

@@ -17,8 +17,7 @@ use std::{
 };
 
 use forebay_policy::{
-    inflight::LIMIT_FIRST,
-    price::{CODE_USED_ONE_IN, LIBRARIES_IN_MEMORY_MAX},
+    price::{CODE_USED_ONE_IN, IN_FLIGHT_FIRST, LIBRARIES_IN_MEMORY_MAX},
     storm::Prices,
 };
 use forebay_protocol::layout::{
@@ -43,7 +42,7 @@ const NUMBER_FIRST: u64 = 1 << 62;
 /// The library whose code every program uses, in many places.
 const C_LIBRARY: &[u8] = b"/libc.so.6";
 /// What is read of the rest of code on a device of which nothing is known, and which tells: so many pieces.
-const REST_FIRST_BYTES: u64 = 2 * LIMIT_FIRST as u64 * CHUNK_BYTES;
+const REST_FIRST_BYTES: u64 = 2 * IN_FLIGHT_FIRST as u64 * CHUNK_BYTES;
 /// Libraries of a run, at most.
 const LIBRARIES_MAX: usize = 4096;
 /// Processes whose libraries are remembered, most of which have ended when there are so many.

@@ -1,11 +1,11 @@
 //! The profiles of one run: what they foretell is replayed, and what the run needs teaches them.
 //!
 //! Replay and recording take place beside the program, which waits for neither. A replay stops when less than half of the first
-//! [`JUDGED_NEEDS`] needs were foretold.
+//! [`REPLAY_JUDGED_NEEDS`] needs were foretold.
 //!
-//! A run is *known* when its first [`KNOWN_NEEDS`] needs were foretold and at most [`WAITS_MAX`] steps of its replay had
+//! A run is *known* when its first [`KNOWN_NEEDS`] needs were foretold and at most [`KNOWN_WAITS_MAX`] steps of its replay had
 //! to wait. Of a known run nothing more is recorded, and its profiles stay as they are. A profile that was taught longer than
-//! [`TAUGHT`] ago is taught anew.
+//! [`TAUGHT_S`] seconds ago is taught anew.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,10 @@ use std::{
 };
 
 use forebay_linux::{kernel_text, process::Apart};
-use forebay_policy::price::AT_ONCE_HOPED;
+use forebay_policy::price::{
+    AT_ONCE_HOPED, KNOWN_NEEDS, KNOWN_NEW_PART, KNOWN_WAITS_MAX, READ_AHEAD_PART, REPLAY_JUDGED_NEEDS,
+    TAUGHT_S,
+};
 use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step, path::split};
 use forebay_protocol::layout::replay;
 
@@ -30,19 +33,6 @@ use crate::{
     executor::{Executor, Expected, Fetch, Wanted},
     leases::Leases,
 };
-
-/// Needs by which a replay is judged.
-const JUDGED_NEEDS: usize = 64;
-/// Needs by which a run is known. Choice: what a program needs before it begins its work.
-const KNOWN_NEEDS: usize = 256;
-/// One in so many of them may be new: names that differ from run to run.
-const NEW_PART: usize = 16;
-/// So many steps may have to wait: for a folder that is new in each run.
-const WAITS_MAX: u64 = 3;
-/// For so long a known run tells a profile nothing.
-const TAUGHT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Part of the available memory that a replay may fill.
-pub const MEMORY_PART: u64 = 4;
 
 /// A command that is about to be executed.
 pub struct Started {
@@ -183,7 +173,8 @@ impl<'a> Learning<'a> {
         let is_fresh = profile.as_ref().is_some_and(|profile| is_fresh(profile.last_use_s(), now_s()));
         let plan = profile.map(Plan::new);
         let foretold = plan.as_ref().map(Foretold::of).unwrap_or_default();
-        let steps = plan.map(|plan| within_memory(plan, available_bytes() / MEMORY_PART)).unwrap_or_default();
+        let steps =
+            plan.map(|plan| within_memory(plan, available_bytes() / READ_AHEAD_PART)).unwrap_or_default();
         let origin = Origin::new(&started.words(), started.directory.as_os_str().as_bytes());
         let ahead = (!steps.is_empty()).then(|| Ahead::start(channel, steps));
         let learning = Self {
@@ -212,7 +203,7 @@ impl<'a> Learning<'a> {
             return None;
         }
         let needs = self.recorder.first_needs(channel, KNOWN_NEEDS);
-        if let (false, Some(first)) = (self.is_judged, needs.get(..JUDGED_NEEDS)) {
+        if let (false, Some(first)) = (self.is_judged, needs.get(..REPLAY_JUDGED_NEEDS as usize)) {
             self.is_judged = true;
             // What is foretold in time, a program without an agent is not seen to wait for: the rest is judged by its folders.
             let folders = self.has_no_agent.then(|| self.expectation.foretold.folders());
@@ -287,13 +278,13 @@ impl Expectation {
     fn is_all(&self, channel: &Channel, needs: &[Need]) -> bool {
         let new = needs.len() - self.count(needs);
         let waited = channel.header().replay.waited.load(Relaxed);
-        self.is_fresh && new <= needs.len() / NEW_PART && waited <= WAITS_MAX
+        self.is_fresh && new <= needs.len() / KNOWN_NEW_PART && waited <= KNOWN_WAITS_MAX
     }
 }
 
 /// Whether a profile that was taught then has nothing to learn from a known run now.
 fn is_fresh(taught_s: u64, now_s: u64) -> bool {
-    now_s.checked_sub(taught_s).is_some_and(|age_s| age_s < TAUGHT.as_secs())
+    now_s.checked_sub(taught_s).is_some_and(|age_s| age_s < TAUGHT_S)
 }
 
 fn now_s() -> u64 {

@@ -19,6 +19,7 @@ use std::{
 };
 
 use forebay_linux::kernel_text;
+use forebay_policy::price::{WAITS_LOOK_PART, WAITS_QUIET_PART};
 use forebay_profile::{Identity, Kind};
 use forebay_protocol::{
     access_log::{Attributes, Outcome, Use, wanted},
@@ -33,10 +34,6 @@ use super::{
 };
 use crate::{channel::Channel, executor, ffi, storms::family};
 
-/// Looks take at most this part of a processor.
-const COST_PART: u32 = 8;
-/// While nothing new is waited for, a pause is this part of the time since something was. So looks become few.
-const QUIET_PART: u32 = 8;
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// What the executor gets after the program's end to tell what it knows, and between two looks whether it has.
@@ -161,8 +158,8 @@ impl Waits {
         if self.known.len() > known {
             self.last_wait = began;
         }
-        self.sample = ffi::processor_time().saturating_sub(before) * COST_PART;
-        let quiet = (began - self.last_wait) / QUIET_PART;
+        self.sample = ffi::processor_time().saturating_sub(before) * WAITS_LOOK_PART;
+        let quiet = (began - self.last_wait) / WAITS_QUIET_PART;
         let pause = self.sample.max(quiet).min(PAUSE_MAX);
         self.next = Instant::now() + pause;
         pause

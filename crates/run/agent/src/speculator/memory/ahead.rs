@@ -7,12 +7,12 @@ use core::sync::atomic::Ordering::{Relaxed, Release};
 
 use forebay_sigsafe::{general as n, sys, ticks};
 
-use super::fill::PRESENT;
+use super::fill::{BATCH, PRESENT};
 use super::pages::{entries, in_core};
 use super::{PAGE, State, balance, drop_pages, is_present, shadows};
 use crate::speculator::{abandoned, end, hints, kernel};
 use forebay_policy::lookahead::Lead;
-use forebay_policy::price::{AHEAD_FREE, HINTED_US};
+use forebay_policy::price::{AHEAD_FREE, HINTED_US, HINTS_A_LOOK, SKIPPED_MAX};
 use forebay_protocol::layout::End;
 
 /// Stands for a page that the program has unmapped.
@@ -21,12 +21,9 @@ const GONE: usize = 0;
 const AHEAD_MAX: usize = 4096;
 /// Pages that the device may have to bring yet.
 const FLIGHTS_MAX: usize = 128;
-/// Hints between looks at what the original has reached.
-const HINTS_A_LOOK: usize = 32;
-/// Pages that the original may have skipped before one that it reached; and while it is waited for, when a stream that has
-/// ended may have left as many behind as one batch has.
-const SKIPPED_MAX: usize = 8;
-const SKIPPED_WAITING_MAX: usize = 64;
+/// As [`SKIPPED_MAX`], while the original is waited for: a stream that has ended may have left as many pages behind as one
+/// batch has.
+const SKIPPED_WAITING_MAX: usize = BATCH;
 /// Runs of pages that are given back together.
 const RUNS_MAX: usize = 32;
 /// Stands for the calling process where a descriptor of one is wanted (Linux 6.14).

@@ -10,6 +10,7 @@
 use core::mem::MaybeUninit;
 
 use forebay_policy::lookahead;
+use forebay_policy::price::CONFIDENT_PAGES;
 use forebay_policy::site::{Kind, Strategy};
 use forebay_protocol::signature::Signature;
 use forebay_sigsafe::{call, general as n, ioctl, sys};
@@ -22,16 +23,14 @@ use crate::speculator::{State, count_predicted, hints, kernel, strategy_at};
 
 pub const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-/// Pages looked at together.
-const BATCH: usize = 64;
+/// Pages looked at together, and filled at most ahead of a stream.
+pub const BATCH: usize = 64;
 /// Resident pages in a row that are moved back instead of copied, and how many at most at once.
 const MOVED_MIN: usize = 4;
 const MOVED_MAX: usize = 4096;
 /// Pages of a file that the kernel maps together, if they are resident (`fault_around_bytes`).
 const AROUND: usize = 16;
 const STREAMS: usize = 16;
-/// Pages of zeros for one place that the original has reached, after which all are taken to be good.
-const CONFIDENT_MIN: u64 = 64;
 const SUPPLIED_MAX: usize = 4096;
 /// Fills between looks at what made this process wait.
 const FILLS_A_LOOK: u32 = 16;
@@ -100,7 +99,7 @@ impl Confidence {
     }
 
     fn covers(&self, place: usize) -> bool {
-        self.place == place && self.used >= CONFIDENT_MIN && self.used * 2 >= self.blanks
+        self.place == place && self.used >= CONFIDENT_PAGES && self.used * 2 >= self.blanks
     }
 }
 

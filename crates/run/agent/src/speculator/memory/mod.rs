@@ -24,6 +24,7 @@ use forebay_sigsafe::{call, errno, general as n, ioctl, sys};
 
 use forebay_policy::balance::{Balance, Prices};
 use forebay_policy::lookahead::{self, Alone, Lead};
+use forebay_policy::price::{OWN_WAITED_US_MIN, OWN_WAITS_MIN};
 
 use self::pages::entries;
 use self::shadows::Shadows;
@@ -33,10 +34,6 @@ use crate::snapshot::Circumstances;
 
 pub const PAGE: usize = 4096;
 const OF_FILE: u64 = 1 << 61;
-/// Page faults of the speculator's own, that waited, after which it looks for what was swapped out meanwhile: at least so
-/// many, and so many that this time was lost.
-const WAITS_MIN: u64 = 4;
-const WAITED_US_MIN: u64 = 4_000;
 
 /// Relocated ranges, and what is known of their pages.
 pub struct Memory {
@@ -82,7 +79,7 @@ impl Memory {
 pub fn prepare(state: &mut State, circumstances: &Circumstances) {
     state.memory.faults = -1;
     state.memory.shadows.begin();
-    state.memory.waits_max = WAITS_MIN.max(WAITED_US_MIN / circumstances.stall_us.max(1));
+    state.memory.waits_max = OWN_WAITS_MIN.max(OWN_WAITED_US_MIN / circumstances.stall_us.max(1));
     state.memory.prices = circumstances.prices;
     state.memory.is_proven = circumstances.is_proven;
     state.memory.stall_us = u32::try_from(circumstances.stall_us).unwrap_or(u32::MAX);

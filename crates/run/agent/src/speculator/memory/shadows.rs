@@ -2,6 +2,7 @@
 
 use core::mem::MaybeUninit;
 
+use forebay_policy::price::{SHADOWED_BYTES_MIN, SHADOWED_FILE_BYTES_MIN};
 use forebay_protocol::layout::{End, feature};
 use forebay_sigsafe::{general as n, ioctl, sys, thread_pointer};
 
@@ -11,9 +12,6 @@ use crate::residency;
 use crate::speculator::shared::{self, List, Mapping};
 use crate::speculator::{State, end, hints, kernel, missing};
 
-/// Smaller mappings are left as they are.
-const ANONYMOUS_BYTES_MIN: usize = 128 << 10;
-const FILE_BYTES_MIN: usize = 256 << 10;
 const REGIONS_MAX: usize = 512;
 /// Memory that need not be waited for between two ranges that must, which is moved with them.
 const GAP_BYTES: usize = 256 << 10;
@@ -181,13 +179,13 @@ unsafe fn consider(state: &mut State, mapping: &Mapping<'_>) {
     unsafe {
         if mapping.inode == 0 {
             let nameless = mapping.path.is_empty() || mapping.path == b"[heap]";
-            if length >= ANONYMOUS_BYTES_MIN && nameless && open_all(state) {
+            if length >= SHADOWED_BYTES_MIN && nameless && open_all(state) {
                 relocate_swapped(state, mapping);
             }
             return;
         }
         let known = state.memory.shadows.region(mapping.start, |region| region.file >= 0).is_some();
-        if length < FILE_BYTES_MIN || known {
+        if length < SHADOWED_FILE_BYTES_MIN || known {
             return;
         }
         let Some(file) = shared::open_mapped(mapping) else { return };

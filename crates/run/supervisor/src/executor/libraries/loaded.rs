@@ -2,10 +2,9 @@
 
 use std::{collections::HashSet, fs};
 
-use super::Told;
+use forebay_policy::price::LIBRARIES_TRUSTED;
 
-/// Libraries that are read ahead before it is known, and after which it is looked at again.
-const TRUSTED: usize = 4;
+use super::Told;
 
 /// The libraries that a process has looked up.
 #[derive(Debug, Default)]
@@ -26,7 +25,10 @@ impl Loaded {
             return false;
         }
         let count = self.names.len();
-        if count >= TRUSTED && (count / TRUSTED).is_power_of_two() && count.is_multiple_of(TRUSTED) {
+        if count >= LIBRARIES_TRUSTED
+            && (count / LIBRARIES_TRUSTED).is_power_of_two()
+            && count.is_multiple_of(LIBRARIES_TRUSTED)
+        {
             self.is_refused = self.mapped(&maps()) < count / 2;
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
@@ -63,7 +65,10 @@ mod tests {
         for (number, name) in names.iter().enumerate() {
             let path = format!("/lib/{name}");
             assert!(loads.may_add_of(path.as_bytes(), || maps(&names[..number])), "{name}");
-            assert_eq!(lists.may_add_of(path.as_bytes(), || maps(&["0.so".into()])), number < TRUSTED);
+            assert_eq!(
+                lists.may_add_of(path.as_bytes(), || maps(&["0.so".into()])),
+                number < LIBRARIES_TRUSTED
+            );
         }
     }
 

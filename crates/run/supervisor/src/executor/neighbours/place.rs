@@ -3,23 +3,17 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use forebay_policy::neighbours::Place as Worth;
+use forebay_policy::{
+    neighbours::Place as Worth,
+    price::{NEIGHBOUR_BLOCKS_MIN, NEIGHBOUR_LISTINGS_MIN, NEIGHBOUR_READS_MIN, NEIGHBOURS_BEHIND_MAX},
+};
 
 use crate::executor::fetch::CHUNK_BYTES;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: u64 = CHUNK_BYTES;
-/// Blocks of a file, at least: a smaller one is no place of its own.
-const BLOCKS_MIN: u64 = 4;
 /// Blocks of a file that are known, at most: those of 8 GiB.
 pub const BLOCKS_MAX: u64 = 1 << 16;
-/// Reads of a file in another block than the last one or the next, from which all its blocks are neighbours; and blocks that were read
-/// in a row, from which as many behind them are.
-const READS_MIN: u32 = 4;
-/// Such blocks behind, at most: 32 MiB, as much as a fast device reads while a thread of the executor waits to run.
-const BEHIND_MAX: usize = 256;
-/// Folders of a tree that were listed, from which the program is taken to go through it. One alone has been looked at.
-const LISTINGS_MIN: u32 = 2;
 /// Folders of a tree that are known and not read ahead yet, at most.
 const PENDING_MAX: usize = 1 << 14;
 
@@ -117,7 +111,7 @@ impl Place {
     /// A file of so many bytes, on a device on which the kernel reads far ahead or does not; `None` of one that is too small.
     pub fn file(path: Arc<[u8]>, bytes: u64, is_far: bool) -> Option<Self> {
         let blocks = bytes.div_ceil(BLOCK_BYTES).min(BLOCKS_MAX);
-        let taken = (blocks >= BLOCKS_MIN).then(|| vec![false; blocks as usize])?;
+        let taken = (blocks >= NEIGHBOUR_BLOCKS_MIN).then(|| vec![false; blocks as usize])?;
         Some(Self::new(path, Members::Blocks { taken, last: 0, apart: 0, onwards: 0, is_far }))
     }
 
@@ -149,7 +143,7 @@ impl Place {
         let block = usize::try_from(block).map_or(0, |block| block.min(taken.len() - 1));
         let before = std::mem::replace(last, block);
         // As far as it is read ahead: who goes to and fro finds much of it taken, too.
-        let reach = if *onwards >= READS_MIN { behind(*onwards) + 1 } else { 1 };
+        let reach = if *onwards >= NEIGHBOUR_READS_MIN { behind(*onwards) + 1 } else { 1 };
         let goes_on = (before + 1..=before + reach).contains(&block)
             && taken[before + 1..block].iter().all(|taken| *taken);
         if goes_on && !*is_far {
@@ -201,14 +195,14 @@ impl Place {
         match self.members {
             Members::Unlisted { is_asked, .. } => !is_asked,
             Members::Names { .. } => true,
-            Members::Tree { listings, .. } => listings >= LISTINGS_MIN,
-            Members::Blocks { apart, onwards, .. } => apart.max(onwards) >= READS_MIN,
+            Members::Tree { listings, .. } => listings >= NEIGHBOUR_LISTINGS_MIN,
+            Members::Blocks { apart, onwards, .. } => apart.max(onwards) >= NEIGHBOUR_READS_MIN,
         }
     }
 
     /// Whether it is a file that is read in sequence now.
     pub const fn is_in_sequence(&self) -> bool {
-        matches!(self.members, Members::Blocks { onwards, .. } if onwards >= READS_MIN)
+        matches!(self.members, Members::Blocks { onwards, .. } if onwards >= NEIGHBOUR_READS_MIN)
     }
 
     /// What was not taken before and lies next to what was needed last: files of the same kind of name, or blocks.
@@ -230,14 +224,14 @@ impl Place {
                 pending.pop_front().map(|path| Next::Member(Member { path, part: Part::Folders }))
             }
             Members::Blocks { taken, last, onwards, .. } => {
-                if *onwards >= READS_MIN
+                if *onwards >= NEIGHBOUR_READS_MIN
                     && let Some(next) = taken.get_mut(*last + 1)
                 {
                     // The kernel reads it ahead.
                     *next = true;
                 }
                 let is_free = |block: &usize| !taken[*block];
-                let block = if *onwards >= READS_MIN {
+                let block = if *onwards >= NEIGHBOUR_READS_MIN {
                     (*last + 1..taken.len().min(*last + 2 + behind(*onwards))).find(is_free)?
                 } else {
                     outwards(*last, taken.len()).find(is_free)?
@@ -251,7 +245,7 @@ impl Place {
 
 /// How many blocks behind those that were read in a row are read ahead.
 fn behind(onwards: u32) -> usize {
-    BEHIND_MAX.min(onwards as usize)
+    NEIGHBOURS_BEHIND_MAX.min(onwards as usize)
 }
 
 /// The path of what has this name in a folder.
