@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::index::{Cursor, Entry};
-use crate::media::Media;
+use crate::media::{Media, Track};
 use crate::packing::Packing;
 
 /// A track that has had no sample for this long while others had some is not waited for.
@@ -59,7 +59,12 @@ struct Next {
 impl Plan {
     pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Self {
         let tracks = tracks.iter().filter(|track| **track < media.tracks().len());
-        let parts = tracks.map(|&track| (track, media.tracks()[track].cursor_at(position_ns), u64::MAX));
+        let begin = |track: &Track| match position_ns {
+            // What a decoder needs before the first sound comes before the beginning.
+            0 if track.index().is_all_sync() => Cursor::default(),
+            _ => track.cursor_at(position_ns),
+        };
+        let parts = tracks.map(|&track| (track, begin(&media.tracks()[track]), u64::MAX));
         Self::of_parts(media.clone(), parts)
     }
 
