@@ -1,15 +1,56 @@
-/* Steps through calls instruction by instruction and unwinds at each: every one must lead to main. */
+/* Steps through calls instruction by instruction and unwinds at each: every one must lead to main, by libgcc and by libunwind. */
 #include "hostile.h"
+#include <dlfcn.h>
 #include <sys/prctl.h>
 #include <ucontext.h>
 #include <unwind.h>
 
 enum { TRAP_FLAG = 0x100, LOST_MAX = 8 };
+/* As libunwind's header has them. */
+enum { CURSOR_WORDS = 127, AT_SIGNAL = 1, REGISTER_IP = 16 };
+enum { LIBGCC, LIBUNWIND, UNWINDERS };
 
 extern int main(int, char **);
 extern char __executable_start, etext;
-static volatile sig_atomic_t steps, lost;
-static void *lost_at[LOST_MAX];
+static const char *const unwinders[UNWINDERS] = {"libgcc", "libunwind"};
+static volatile sig_atomic_t steps, lost[UNWINDERS];
+static void *lost_at[UNWINDERS][LOST_MAX];
+
+/* Libunwind's, of the same process. A program that is linked with it has no unwinder of libgcc's. */
+static int (*unw_init_local2)(unsigned long *, ucontext_t *, int);
+static int (*unw_step)(unsigned long *);
+static int (*unw_get_reg)(unsigned long *, int, unsigned long *);
+
+static void load_libunwind(void)
+{
+    void *library = dlopen("libunwind.so.8", RTLD_NOW);
+    if (library == NULL) {
+        dprintf(1, "without libunwind\n");
+        return;
+    }
+    *(void **)&unw_init_local2 = dlsym(library, "_ULx86_64_init_local2");
+    *(void **)&unw_step = dlsym(library, "_ULx86_64_step");
+    *(void **)&unw_get_reg = dlsym(library, "_ULx86_64_get_reg");
+}
+
+static int is_in_program(const char *at)
+{
+    return at >= &__executable_start && at < &etext;
+}
+
+static int libunwind_finds_main(ucontext_t *context)
+{
+    unsigned long cursor[CURSOR_WORDS], at;
+    if (unw_init_local2(cursor, context, AT_SIGNAL) < 0)
+        return 0;
+    do {
+        if (unw_get_reg(cursor, REGISTER_IP, &at) < 0)
+            return 0;
+        if (is_in_program((char *)at) && _Unwind_FindEnclosingFunction((void *)at) == (void *)main)
+            return 1;
+    } while (unw_step(cursor) > 0);
+    return 0;
+}
 
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *found)
 {
@@ -18,22 +59,34 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *found)
     return _URC_NO_REASON;
 }
 
+static int libgcc_finds_main(void)
+{
+    int found = 0;
+    _Unwind_Backtrace(look, &found);
+    return found;
+}
+
+static void look_at(int unwinder, int found, void *at)
+{
+    if (found)
+        return;
+    if (lost[unwinder] < LOST_MAX)
+        lost_at[unwinder][lost[unwinder]] = at;
+    lost[unwinder]++;
+}
+
 static void on_step(int number, siginfo_t *info, void *context)
 {
     (void)number;
     (void)info;
-    int found = 0;
     char *at = (char *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
     /* The compiler describes no flags that it pushes here. */
-    if (at >= &__executable_start && at < &etext)
+    if (is_in_program(at))
         return;
     steps++;
-    _Unwind_Backtrace(look, &found);
-    if (!found) {
-        if (lost < LOST_MAX)
-            lost_at[lost] = at;
-        lost++;
-    }
+    look_at(LIBGCC, libgcc_finds_main(), at);
+    if (unw_step != NULL)
+        look_at(LIBUNWIND, libunwind_finds_main(context), at);
 }
 
 static void step(int on)
@@ -44,12 +97,15 @@ static void step(int on)
 
 static void tell(const char *what)
 {
-    say(what, lost);
-    for (int i = 0; i < lost && i < LOST_MAX; i++)
-        dprintf(2, "%s: lost at %p\n", what, lost_at[i]);
+    for (int unwinder = 0; unwinder < UNWINDERS; unwinder++) {
+        dprintf(1, "%s: %d by %s\n", what, lost[unwinder], unwinders[unwinder]);
+        for (int i = 0; i < lost[unwinder] && i < LOST_MAX; i++)
+            dprintf(2, "%s: %s lost at %p\n", what, unwinders[unwinder], lost_at[unwinder][i]);
+        lost[unwinder] = 0;
+    }
     if (steps < 3)
         dprintf(1, "%s: not stepped\n", what);
-    steps = lost = 0;
+    steps = 0;
 }
 
 #define STEPPED(what, call) \
@@ -94,8 +150,8 @@ int main(int argc, char **argv)
     (void)argc;
     struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
     sigaction(SIGTRAP, &action, NULL);
-    int found = 0;
-    _Unwind_Backtrace(look, &found);
+    load_libunwind();
+    (void)libgcc_finds_main();
     for (int round = 0; round < ROUNDS; round++) {
         cold_reads(argv[1]);
         all(argv[1], round);
