@@ -1,6 +1,6 @@
 //! What makes stalls repeatable: a slow disk, slow swap, little memory, eviction from the page cache.
 //!
-//! - [`SlowDisk`] is a mounted ext4 whose every request takes a [`Profile`]'s latency; [`SlowSwap`] is swap
+//! - [`SlowDisk`] is a mounted file system, ext4 or another [`FileSystem`], whose every request takes a [`Profile`]'s latency; [`SlowSwap`] is swap
 //!   that does; [`SlowDevice`] is the block device below either.
 //! - [`MemoryLimit`] is a control group whose processes have less memory than the machine. All of these need root and
 //!   leave nothing behind, however their owner ends.
@@ -23,4 +23,4 @@ mod sys;
 
 pub use error::Error;
 pub use profile::{Latency, Profile, UnknownProfile};
-pub use rig::{MemoryLimit, Opens, SlowDevice, SlowDisk, SlowSwap, Stats};
+pub use rig::{FileSystem, MemoryLimit, Opens, SlowDevice, SlowDisk, SlowSwap, Stats, UnknownFileSystem};

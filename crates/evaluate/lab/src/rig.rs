@@ -1,16 +1,17 @@
-//! The slow disk: a FUSE file with a latency, a loop device over it, ext4 or swap on that. A remote file system: FUSE with a
+//! The slow disk: a FUSE file with a latency, a loop device over it, a file system or swap on that. A remote file system: FUSE with a
 //! latency. And less memory: a control group with a limit.
 //!
 //! The slow disk is a real block device to everything above, so that what depends on one (RWF_NOWAIT, readahead, swap) works as
 //! on any other; only its requests take long. The parts live in a [cleanup](crate::cleanup) process.
 
 mod device;
-pub(crate) mod ext4;
+pub(crate) mod file_system;
 mod formatter;
 pub(crate) mod loop_device;
 mod memory;
 pub(crate) mod memory_group;
 mod memory_limit;
+pub(crate) mod mounts;
 mod queue;
 pub(crate) mod remote;
 mod schedule;
@@ -21,6 +22,7 @@ mod slow_swap;
 pub(crate) mod swap;
 
 pub(crate) use device::Device;
+pub use file_system::{FileSystem, UnknownFileSystem};
 pub use memory_limit::MemoryLimit;
 pub use remote::Opens;
 pub use slow_device::SlowDevice;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay_lab::{Error, Profile, SlowDisk};
+use forebay_lab::{Error, FileSystem, Profile, SlowDisk};
 use forebay_testkit::skip;
 
 const MIB: u64 = 1 << 20;
@@ -177,6 +177,43 @@ fn everything_is_cold_after_make_cold() {
         fs::read(&path).unwrap();
         assert_eq!(device.stats().unwrap().reads, all.reads, "a second read is warm");
     }
+}
+
+#[test]
+fn every_file_system_has_what_it_was_last_filled_with_cold_and_goes_with_the_disk() {
+    let test = "every_file_system_has_what_it_was_last_filled_with_cold_and_goes_with_the_disk";
+    for file_system in FileSystem::ALL {
+        match fill_twice(file_system) {
+            Err(error @ Error::Unsupported { .. }) => skip(&format!("{file_system} in {test}"), &error),
+            filled => filled.unwrap(),
+        }
+    }
+}
+
+fn fill_twice(file_system: FileSystem) -> Result<(), Error> {
+    let disk = SlowDisk::with_file_system(Profile::Ssd1Ms, file_system, 512 * MIB)?;
+    let path = disk.mount_point().join("below/file");
+    for seed in 0..2 {
+        // What cannot be compressed has to be read as it is.
+        let mut data = vec![0; 256 << 10];
+        fastrand::Rng::with_seed(seed).fill(&mut data);
+        disk.fill(|at| fs::create_dir_all(at.join("below")).and_then(|()| fs::write(&path, &data)))?.unwrap();
+        for _ in 0..2 {
+            disk.make_cold()?;
+            disk.reset_stats()?;
+            assert_eq!(fs::read(&path).unwrap(), data, "{file_system}");
+            let stats = disk.stats()?;
+            assert!(stats.bytes_read >= data.len() as u64, "{file_system}: {stats:?}");
+        }
+    }
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let ours = mounts.lines().filter(|line| line.contains(disk.mount_point().to_str().unwrap()));
+    // The third field is the kind (fstab(5)); the last mount is the one that is seen.
+    assert_eq!(ours.last().unwrap().split(' ').nth(2), Some(file_system.to_string().as_str()));
+    let rig = disk.mount_point().parent().unwrap().to_owned();
+    drop(disk);
+    assert!(!rig.exists(), "{file_system}: {} is left", rig.display());
+    Ok(())
 }
 
 #[test]

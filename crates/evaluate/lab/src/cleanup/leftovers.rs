@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_linux::kernel_text;
 
 use super::protocol::Layer;
-use crate::rig::{ext4, memory_group};
+use crate::rig::{file_system, memory_group, mounts};
 use crate::{Error, sys};
 
 /// How long a disk, or a folder that fills again while it is emptied, may still be in use.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn mount_point(layer: Layer, folder: &Path) -> PathBuf {
     match layer {
         Layer::Folder | Layer::Swap | Layer::SwapFile | Layer::MemoryGroup => folder.to_owned(),
-        Layer::Ext4 | Layer::Remote => folder.join("disk"),
+        Layer::Disk(_) | Layer::Remote => folder.join("disk"),
     }
 }
 
@@ -40,12 +40,19 @@ pub(super) fn remove(layer: Layer, folder: Option<&Path>, device: Option<&Path>)
                 .and_then(|()| remove_with_contents(folder));
         }
         Layer::MemoryGroup => return swap.and(memory_group::remove(folder, PATIENCE)),
-        Layer::Swap | Layer::Ext4 | Layer::Remote => {}
+        Layer::Swap | Layer::Disk(_) | Layer::Remote => {}
     }
     let mount_point = mount_point(layer, folder);
     // Lazily if it stays in use; that call also says what else may be wrong, or that nothing is mounted.
-    let unmounted = ext4::unmount(&mount_point, PATIENCE).or_else(|_| ext4::unmount_lazily(&mount_point));
-    swap.and(unmounted).and(remove_empty(&mount_point)).and(remove_empty(folder))
+    let unmounted = mounts::unmount(&mount_point, PATIENCE).or_else(|_| mounts::unmount_lazily(&mount_point));
+    let emptied = match layer {
+        // What the image was made of.
+        Layer::Disk(file_system) if file_system.is_image() => {
+            unmounted.and_then(|()| remove_with_contents(&mount_point))
+        }
+        _ => unmounted.and(remove_empty(&mount_point)),
+    };
+    swap.and(emptied).and(remove_empty(&file_system::upper_layer(&mount_point))).and(remove_empty(folder))
 }
 
 fn stop_swapping(device: &Path) -> Result<(), Error> {

@@ -16,8 +16,9 @@ use super::{ASKED, leftovers};
 use crate::rig::Stats;
 use crate::{Error, Profile};
 
-/// Longer than any order takes: formatting, or waiting for the users of a disk and writing it back.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any order takes: formatting, making an image of a folder, or waiting for the users of a disk and writing it
+/// back.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
 const EXIT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A cleanup process and its rig. Dropping it takes both down and waits for that.

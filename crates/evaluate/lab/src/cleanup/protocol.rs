@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::rig::{Opens, Stats};
+use crate::rig::{FileSystem, Opens, Stats};
 use crate::{Error, Profile};
 
 /// How far up a rig goes.
@@ -11,8 +11,8 @@ use crate::{Error, Profile};
 pub(crate) enum Layer {
     /// An ordinary folder on the local disk.
     Folder,
-    /// ext4 on a slow block device.
-    Ext4,
+    /// A file system on a slow block device.
+    Disk(FileSystem),
     /// A remote file system.
     Remote,
     /// Swap on a slow block device.
@@ -26,9 +26,16 @@ pub(crate) enum Layer {
 /// From the owner to the cleanup process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    Start { layer: Layer, profile: Profile, size_bytes: u64, parent: PathBuf },
+    Start {
+        layer: Layer,
+        profile: Profile,
+        size_bytes: u64,
+        parent: PathBuf,
+    },
     Slow(bool),
     Cold,
+    /// The state that a file system is filled in, where it is another than it is used in; or the latter.
+    Filling(bool),
     ReadAhead(u32),
     Opens(Opens),
     Stats,
@@ -51,9 +58,14 @@ pub(crate) enum Answer {
 }
 
 impl Layer {
-    const NAMES: [(Self, &'static str); 6] = [
+    const NAMES: [(Self, &'static str); 11] = [
         (Self::Folder, "folder"),
-        (Self::Ext4, "ext4"),
+        (Self::Disk(FileSystem::Ext4), "ext4"),
+        (Self::Disk(FileSystem::Overlay), "overlay"),
+        (Self::Disk(FileSystem::Xfs), "xfs"),
+        (Self::Disk(FileSystem::Btrfs), "btrfs"),
+        (Self::Disk(FileSystem::Squashfs), "squashfs"),
+        (Self::Disk(FileSystem::Erofs), "erofs"),
         (Self::Remote, "remote"),
         (Self::Swap, "swap"),
         (Self::SwapFile, "swap-file"),
@@ -63,7 +75,7 @@ impl Layer {
     /// What it is called in messages.
     pub(crate) fn feature(self) -> &'static str {
         match self {
-            Self::Folder | Self::Ext4 => "The slow disk",
+            Self::Folder | Self::Disk(_) => "The slow disk",
             Self::Remote => "The remote file system",
             Self::Swap => "Slow swap",
             Self::SwapFile => "Swap on the local disk",
@@ -90,6 +102,7 @@ pub(super) fn encode_order(order: &Order) -> Result<String, Error> {
         }
         Order::Slow(on) => line(&["slow", on_or_off(*on)]),
         Order::Cold => line(&["cold"]),
+        Order::Filling(on) => line(&["filling", on_or_off(*on)]),
         Order::ReadAhead(kib) => line(&["read-ahead", &kib.to_string()]),
         Order::Opens(Opens { at_once, keep_data }) => {
             line(&["opens", on_or_off(*at_once), on_or_off(*keep_data)])
@@ -113,6 +126,7 @@ pub(super) fn decode_order(text: &str) -> Result<Order, Error> {
         })(),
         ["slow", on @ ("on" | "off")] => Some(Order::Slow(on == "on")),
         ["cold"] => Some(Order::Cold),
+        ["filling", on @ ("on" | "off")] => Some(Order::Filling(on == "on")),
         ["read-ahead", kib] => kib.parse().ok().map(Order::ReadAhead),
         ["opens", at_once @ ("on" | "off"), keep_data @ ("on" | "off")] => {
             Some(Order::Opens(Opens { at_once: at_once == "on", keep_data: keep_data == "on" }))
@@ -204,17 +218,19 @@ mod tests {
     #[test]
     fn orders_arrive_as_they_were_sent() {
         let start = Order::Start {
-            layer: Layer::Ext4,
+            layer: Layer::Disk(FileSystem::Xfs),
             profile: Profile::Raid12Ms,
             size_bytes: 1 << 40,
             parent: "/tmp/a folder".into(),
         };
         let opens = Order::Opens(Opens { at_once: true, keep_data: false });
-        let others = [opens, Order::Slow(true), Order::Slow(false), Order::ReadAhead(256), Order::ResetStats];
+        let switches = [Order::Slow(true), Order::Slow(false), Order::Filling(true), Order::Filling(false)];
+        let others = [opens, Order::ReadAhead(256), Order::ResetStats];
         for (layer, _) in Layer::NAMES {
             assert_eq!(Layer::from_name(layer.name()), Some(layer));
         }
-        for order in others.into_iter().chain([start, Order::Cold, Order::Stats, Order::Stop]) {
+        let others = others.into_iter().chain(switches);
+        for order in others.chain([start, Order::Cold, Order::Stats, Order::Stop]) {
             let sent = encode_order(&order).unwrap();
             assert!(sent.ends_with('\n') && sent.matches('\n').count() == 1, "{sent:?}");
             assert_eq!(decode_order(&sent).unwrap(), order);

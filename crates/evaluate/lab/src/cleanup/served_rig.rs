@@ -11,7 +11,7 @@ use super::protocol::{Answer, Layer, Order};
 use crate::rig::loop_device::LoopDevice;
 use crate::rig::remote::{Remote, RemoteMount};
 use crate::rig::server::Server;
-use crate::rig::{Device, ext4, memory_group, swap};
+use crate::rig::{Device, file_system, memory_group, mounts, swap};
 use crate::{Error, Profile};
 
 const READ_AHEAD_KIB: u32 = 128;
@@ -31,6 +31,7 @@ pub(super) struct ServedRig {
     folder: Option<PathBuf>,
     server: Option<Server>,
     slow: bool,
+    filling: bool,
     device: Option<Arc<Device>>,
     disk: Option<LoopDevice>,
     remote: Option<(Arc<Remote>, Option<RemoteMount>)>,
@@ -54,6 +55,7 @@ impl ServedRig {
                 remote.set_opens(opens);
             }
             Order::Cold => self.make_cold()?,
+            Order::Filling(on) => self.set_filling(on)?,
             Order::ReadAhead(kib) => {
                 if let Some(disk) = &self.disk {
                     disk.set_read_ahead_kib(kib)?;
@@ -112,11 +114,14 @@ impl ServedRig {
             disk.set_read_ahead_kib(READ_AHEAD_KIB)?;
             self.disk = Some(disk);
         }
-        if let (Layer::Ext4, Some(folder), Some(disk)) = (layer, &self.folder, &self.disk) {
+        if let (Layer::Disk(file_system), Some(folder), Some(disk)) = (layer, &self.folder, &self.disk) {
             let mount_point = leftovers::mount_point(layer, folder);
-            fs::create_dir(&mount_point).map_err(|error| Error::at("make", &mount_point, error))?;
-            ext4::make(disk.path())?;
-            ext4::mount(disk.path(), &mount_point)?;
+            for made in [&mount_point, &file_system::upper_layer(&mount_point)] {
+                fs::create_dir(made).map_err(|error| Error::at("make", made, error))?;
+            }
+            file_system.make(disk.path())?;
+            self.filling = file_system.is_filled_apart();
+            file_system.mount(disk.path(), &mount_point, self.filling)?;
         }
         if let (Layer::Swap, Some(disk)) = (layer, &self.disk) {
             swap::make(disk.path())?;
@@ -145,30 +150,46 @@ impl ServedRig {
         }
     }
 
+    fn set_filling(&mut self, filling: bool) -> Result<(), Error> {
+        let (Some(layer @ Layer::Disk(file_system)), Some(folder), Some(disk)) =
+            (self.layer, &self.folder, &self.disk)
+        else {
+            return Err(Error::Cleanup("there is no file system to fill".into()));
+        };
+        let mount_point = leftovers::mount_point(layer, folder);
+        mounts::unmount(&mount_point, COLD_PATIENCE)?;
+        if !filling {
+            file_system.pack(disk.path(), &mount_point)?;
+            disk.flush_buffers()?;
+        }
+        self.filling = filling;
+        file_system.mount(disk.path(), &mount_point, filling)
+    }
+
     fn make_cold(&mut self) -> Result<(), Error> {
         if let (Some(Layer::Remote), Some(folder), Some((remote, mount))) =
             (self.layer, &self.folder, &mut self.remote)
         {
             let mount_point = leftovers::mount_point(Layer::Remote, folder);
-            ext4::unmount(&mount_point, COLD_PATIENCE)?;
+            mounts::unmount(&mount_point, COLD_PATIENCE)?;
             if let Some(mount) = mount.take() {
                 mount.join();
             }
             *mount = Some(RemoteMount::start(Arc::clone(remote), &mount_point)?);
             return Ok(());
         }
-        let (Some(Layer::Ext4), Some(folder), Some(disk), Some(device)) =
+        let (Some(layer @ Layer::Disk(file_system)), Some(folder), Some(disk), Some(device)) =
             (self.layer, &self.folder, &self.disk, &self.device)
         else {
             return Err(Error::Cleanup("there is no file system to make cold".into()));
         };
-        let mount_point = leftovers::mount_point(Layer::Ext4, folder);
+        let mount_point = leftovers::mount_point(layer, folder);
         device.set_slow(false);
-        let remounted = ext4::unmount(&mount_point, COLD_PATIENCE).and_then(|()| {
+        let remounted = mounts::unmount(&mount_point, COLD_PATIENCE).and_then(|()| {
             let is_gone = disk.is_let_go(NAMESPACE_PATIENCE);
             // The mount is put back whatever the flush says.
             let flushed = disk.flush_buffers();
-            let mounted = ext4::mount(disk.path(), &mount_point);
+            let mounted = file_system.mount(disk.path(), &mount_point, self.filling);
             let evicted = if is_gone { Ok(()) } else { evict_all(&mount_point) };
             mounted.and(flushed).and(evicted)
         });

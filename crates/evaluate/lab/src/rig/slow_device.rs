@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Stats;
+use super::{FileSystem, Stats};
 use crate::Error;
 use crate::cleanup::{CleanupProcess, Layer, Order};
 
@@ -27,7 +27,7 @@ impl<'a> SlowDevice<'a> {
     ///
     /// [`Error::Unsupported`] says what is missing.
     pub fn supported() -> Result<(), Error> {
-        Self::supported_for(Layer::Ext4)
+        Self::supported_for(Layer::Disk(FileSystem::Ext4))
     }
 
     /// As [`supported`](Self::supported), for a rig of this kind.

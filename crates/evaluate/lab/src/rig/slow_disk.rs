@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::StatFs;
 
-use super::{Opens, SlowDevice, Stats};
+use super::{FileSystem, Opens, SlowDevice, Stats};
 use crate::cleanup::{CleanupProcess, Layer, Order};
 use crate::{Error, Profile, cold};
 
@@ -16,10 +16,11 @@ use crate::{Error, Profile, cold};
 pub struct SlowDisk {
     cleanup: CleanupProcess,
     is_local: bool,
+    is_filled_apart: bool,
 }
 
 impl SlowDisk {
-    /// Makes an empty file system of `size_bytes` (for [`Profile::Local`] a new folder, whatever the size).
+    /// Makes an empty ext4 of `size_bytes` (for [`Profile::Local`] a new folder, whatever the size).
     ///
     /// The disk's memory is used only for what is written.
     ///
@@ -27,15 +28,30 @@ impl SlowDisk {
     ///
     /// [`Error::Unsupported`] for every profile but local without root, /dev/fuse, loop devices or mkfs.ext4.
     pub fn start(profile: Profile, size_bytes: u64) -> Result<Self, Error> {
+        Self::with_file_system(profile, FileSystem::Ext4, size_bytes)
+    }
+
+    /// As [`start`](Self::start), with another file system where the profile is that of a device. One that cannot be written
+    /// is empty, and can be written, until [`fill`](Self::fill) has ended; then it is an image of what was written.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`start`](Self::start), for the program that makes the file system, and where the kernel does not know it.
+    pub fn with_file_system(
+        profile: Profile,
+        file_system: FileSystem,
+        size_bytes: u64,
+    ) -> Result<Self, Error> {
         if profile.latency().is_none() {
             let cleanup = CleanupProcess::start(Layer::Folder, profile, 0, &folder_on_disk()?)?;
-            return Ok(Self { cleanup, is_local: true });
+            return Ok(Self { cleanup, is_local: true, is_filled_apart: false });
         }
-        let layer = if profile.is_device() { Layer::Ext4 } else { Layer::Remote };
+        let layer = if profile.is_device() { Layer::Disk(file_system) } else { Layer::Remote };
         SlowDevice::supported_for(layer)?;
         let disk = Self {
             cleanup: CleanupProcess::start(layer, profile, size_bytes, &std::env::temp_dir())?,
             is_local: false,
+            is_filled_apart: profile.is_device() && file_system.is_filled_apart(),
         };
         disk.set_latency(true)?;
         Ok(disk)
@@ -52,19 +68,26 @@ impl SlowDisk {
     }
 
     /// Lets `fill` write to the disk without latency, waits until all of it is on the disk and turns the latency on
-    /// again.
+    /// again. Nothing else may use a disk that cannot be written meanwhile.
     ///
     /// # Errors
     ///
     /// When the data cannot be put on the disk or the cleanup process is gone.
     pub fn fill<T>(&self, fill: impl FnOnce(&Path) -> T) -> Result<T, Error> {
         self.set_latency(false)?;
+        self.set_filling(true)?;
         let result = fill(self.mount_point());
         let folder =
             File::open(self.mount_point()).map_err(|error| Error::at("open", self.mount_point(), error))?;
         rustix::fs::syncfs(&folder).map_err(|error| Error::at("sync", self.mount_point(), error))?;
+        drop(folder);
+        self.set_filling(false)?;
         self.set_latency(true)?;
         Ok(result)
+    }
+
+    fn set_filling(&self, on: bool) -> Result<(), Error> {
+        if self.is_filled_apart { self.cleanup.ask(Order::Filling(on)).map(drop) } else { Ok(()) }
     }
 
     /// Makes everything on the disk cold, names and inodes included, by unmounting and mounting it again.

@@ -1,4 +1,4 @@
-//! Making, mounting and unmounting the file system.
+//! Unmounting the file system of a rig.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,33 +6,21 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 
-use super::formatter::format_device;
 use crate::Error;
 
 /// Processes named when a disk is in use.
 const USERS_NAMED_MAX: usize = 5;
 
-/// Makes a file system that the kernel has nothing left to do for afterwards: with lazy initialisation it would write
-/// inode tables in the background of whatever is measured.
-pub(crate) fn make(device: &Path) -> Result<(), Error> {
-    let options = ["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-    format_device("mkfs.ext4", "e2fsprogs", &options, device)
-}
-
-/// Mounts without access times, so that reading never writes.
-pub(crate) fn mount(device: &Path, mount_point: &Path) -> Result<(), Error> {
-    rustix::mount::mount(device, mount_point, "ext4", MountFlags::NOATIME, None)
-        .map_err(|error| Error::at("mount", mount_point, error))
-}
-
-/// Unmounts, trying again for as long as `patience` while something is in use there.
+/// Unmounts all that is mounted there, the last one first, trying again for as long as `patience` while something is in use.
 pub(crate) fn unmount(mount_point: &Path, patience: Duration) -> Result<(), Error> {
     let give_up = Instant::now() + patience;
     loop {
         match rustix::mount::unmount(mount_point, UnmountFlags::NOFOLLOW) {
-            Ok(()) => return Ok(()),
+            Ok(()) => {}
+            // Nothing is mounted there.
+            Err(Errno::INVAL) => return Ok(()),
             Err(Errno::BUSY) if Instant::now() < give_up => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::BUSY) => {
                 return Err(Error::Busy { path: mount_point.into(), users: users_of(mount_point) });
@@ -42,12 +30,15 @@ pub(crate) fn unmount(mount_point: &Path, patience: Duration) -> Result<(), Erro
     }
 }
 
-/// Takes the mount out of the tree now; it ends when its last user does.
+/// Takes all mounts there out of the tree now; each ends when its last user does.
 pub(crate) fn unmount_lazily(mount_point: &Path) -> Result<(), Error> {
-    match rustix::mount::unmount(mount_point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
-        // EINVAL: not mounted.
-        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
-        Err(error) => Err(Error::at("unmount", mount_point, error)),
+    loop {
+        match rustix::mount::unmount(mount_point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
+            Ok(()) => {}
+            // EINVAL: not mounted.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(Error::at("unmount", mount_point, error)),
+        }
     }
 }
 
