@@ -57,6 +57,9 @@ fn compare(
 }
 
 fn show_memory_control(args: &Speculation) -> anyhow::Result<ExitCode> {
+    if args.file_system.is_some() {
+        bail!("--table 5 swaps to the disk, without a file system; leave --file-system out");
+    }
     let profile = args.profile.unwrap_or(Profile::Ssd1Ms);
     let mut options = memory_control::Options::new(profile, this_program()?);
     options.runs = args.runs.into();
@@ -75,6 +78,12 @@ fn comparison(args: &Speculation) -> anyhow::Result<speculation::Options> {
     let profile = args.profile.unwrap_or(Profile::Local);
     let mut options = speculation::Options::new(profile, this_program()?);
     options.runs = args.runs.into();
+    if let Some(file_system) = args.file_system {
+        if !profile.is_device() {
+            bail!("{profile} has the file system that it has; for --file-system choose another --profile");
+        }
+        options.file_system = file_system;
+    }
     if !args.programs.is_empty() {
         options.programs = args.programs.iter().map(reading).collect::<anyhow::Result<_>>()?;
     } else if args.table == Some(Table::SideEffects) {
@@ -87,9 +96,7 @@ fn reading(chosen: &Chosen) -> anyhow::Result<Program> {
     match chosen {
         Chosen::Reading(program) => Ok(*program),
         Chosen::Swapping(program) => {
-            bail!(
-                "{program} is a program of --table 5; expected one of: grep, ld, random-reads, mapped, chased, mapscan, resident"
-            )
+            bail!("{program} is a program of --table 5; expected one of: {}", Program::names())
         }
     }
 }
@@ -184,4 +191,42 @@ fn measure_host(args: &Host) -> anyhow::Result<ExitCode> {
         ..Measured::all(outcome.table(), outcome.rows())
     };
     carry_out(&args.output, |progress| host::run(&options, progress).map(measured))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use forebay_evaluation::FileSystem;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn speculation(options: &str) -> Speculation {
+        let words = ["forebay", "evaluate", "speculation"].into_iter().chain(options.split(' '));
+        match Cli::parse_from(words).command {
+            Command::Evaluate(Evaluate::Speculation(args)) => args,
+            _ => panic!("{options} is no speculation"),
+        }
+    }
+
+    #[test]
+    fn a_file_system_is_for_disks_that_are_devices() {
+        let found = comparison(&speculation("--profile cloud --file-system xfs --program tar")).unwrap();
+        assert_eq!((found.file_system, found.programs), (FileSystem::Xfs, vec![Program::Tar]));
+        for options in ["--file-system xfs", "--profile remote --file-system ext4"] {
+            let refused = comparison(&speculation(options)).unwrap_err().to_string();
+            assert!(refused.contains("choose another --profile"), "{refused}");
+        }
+        let refused = show_memory_control(&speculation("--table 5 --file-system xfs")).unwrap_err();
+        assert!(refused.to_string().contains("without a file system"), "{refused}");
+    }
+
+    #[test]
+    fn the_figures_of_a_remote_file_system_are_of_one_command() {
+        let programs = ["grep", "tar", "find-ls", "cp-r", "random-reads"];
+        let chosen = programs.map(|name| format!(" --program {name}")).concat();
+        let found = comparison(&speculation(&format!("--profile remote{chosen}"))).unwrap();
+        assert_eq!(found.programs.iter().map(|program| program.name()).collect::<Vec<_>>(), programs);
+        assert_eq!((found.profile, found.scale.files), (Profile::Remote, 2_000));
+    }
 }

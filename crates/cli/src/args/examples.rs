@@ -18,6 +18,11 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
+/// `text` with each command line on one line, also where a backslash goes on to the next.
+fn joined(text: &str) -> String {
+    text.replace("\\\n", " ")
+}
+
 /// A line of code in a page.
 #[derive(Debug, PartialEq, Eq)]
 enum Code<'a> {
@@ -67,7 +72,7 @@ fn every_command_line_in_the_documents_is_valid() {
     let mut count = 0;
     let mut broken = Vec::new();
     for path in pages() {
-        let page = fs::read_to_string(&path).unwrap();
+        let page = joined(&fs::read_to_string(&path).unwrap());
         for code in code(&page) {
             let (line, is_complete) = match code {
                 Code::Block(line) => (line, true),
@@ -87,6 +92,7 @@ fn every_command_line_in_the_documents_is_valid() {
 fn every_command_line_in_help_is_valid() {
     fn check(command: &clap::Command, broken: &mut Vec<String>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let help = joined(&help);
         let examples = help.lines().skip_while(|line| !line.starts_with("Example"));
         broken.extend(examples.flat_map(command_lines).filter_map(|words| refusal(&words, true)));
         command.get_subcommands().for_each(|below| check(below, broken));
@@ -114,7 +120,8 @@ fn refusal(words: &[String], is_complete: bool) -> Option<String> {
 
 #[test]
 fn command_lines_are_found_between_other_commands() {
-    let found = command_lines("$ forebay doctor run && forebay run -- make | less  # why").concat().join(" ");
+    let typed = joined("$ forebay doctor \\\n    run && forebay run -- make | less  # why");
+    let found = command_lines(&typed).concat().join(" ");
     assert_eq!(found, "forebay doctor run forebay run -- make");
     assert!(
         command_lines("forebay run -- CMD [ARGS...]").is_empty() && command_lines("# forebay").is_empty()

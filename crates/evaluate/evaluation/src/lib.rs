@@ -16,7 +16,7 @@ use std::env::temp_dir;
 use tempfile::TempDir;
 
 pub use error::Error;
-pub use forebay_lab::Profile;
+pub use forebay_lab::{FileSystem, Profile};
 pub use harness::progress::Progress;
 pub use harness::statistics;
 pub use run::comparison::{Accounts, Measured, Side};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay_evaluation::{
-    Error, Profile, Program, Scale, Side, SwappingProgram, SwappingSize,
+    Error, FileSystem, Profile, Program, Scale, Side, SwappingProgram, SwappingSize,
     run::demo,
     run::memory_control,
     run::overhead,
@@ -75,9 +75,9 @@ fn every_side_of_every_program_runs_in_every_round() {
     let rows = outcome.rows();
     for measured in &outcome.measured {
         let program = measured.program;
-        // Nobody could know what to hint of these.
-        let unknowable = matches!(program, Program::Chased | Program::Resident);
-        let absent = |side| unknowable && side == Side::Hinted;
+        // What these read next is known too late to hint it, or there is no call for it.
+        let unhinted = matches!(program, Program::Chased | Program::Resident | Program::FindLs);
+        let absent = |side| unhinted && side == Side::Hinted;
         for side in Side::ALL {
             let runs = if absent(side) { 0 } else { 2 };
             assert_eq!(measured.elapsed_s(side).values().len(), runs, "{program}");
@@ -97,6 +97,49 @@ fn every_side_of_every_program_runs_in_every_round() {
             assert_eq!(rows.iter().any(|row| is_this(&row)), expected, "{program} {case} {metric}");
         }
     }
+}
+
+#[test]
+fn programs_run_on_a_remote_file_system_which_is_never_warm() {
+    let test = "programs_run_on_a_remote_file_system_which_is_never_warm";
+    let (_folder, forebay) = stand_in(r#"exec "$@""#);
+    let programs = [Program::Grep, Program::Tar, Program::FindLs, Program::CpR, Program::RandomReads];
+    let options = speculation::Options { profile: Profile::Remote, runs: 1, ..tiny(forebay, &programs) };
+    let outcome = match speculation::run(&options, &mut |_| ()) {
+        Err(Error::Rig(error @ forebay_lab::Error::Unsupported { .. })) => return skip(test, &error),
+        outcome => outcome.unwrap(),
+    };
+    assert!(outcome.stopped.is_none() && outcome.identical(), "{}", speculation::table(&outcome));
+    for measured in &outcome.measured {
+        let runs =
+            [Side::Original, Side::Forebay, Side::Warm].map(|side| measured.elapsed_s(side).values().len());
+        assert_eq!(runs, [1, 1, 0], "{}", measured.program);
+        // Each file is at least one request of 5 ms.
+        assert!(
+            measured.elapsed_s(Side::Original).median() > 0.005 * TINY.files as f64,
+            "{}",
+            measured.program
+        );
+    }
+}
+
+#[test]
+fn programs_run_one_after_another_on_a_file_system_that_is_made_of_their_data() {
+    let test = "programs_run_one_after_another_on_a_file_system_that_is_made_of_their_data";
+    let (_folder, forebay) = stand_in(r#"exec "$@""#);
+    let options = speculation::Options {
+        profile: Profile::Nvme,
+        file_system: FileSystem::Squashfs,
+        runs: 1,
+        ..tiny(forebay, &[Program::Grep, Program::RandomReads, Program::Tar])
+    };
+    let outcome = match speculation::run(&options, &mut |_| ()) {
+        Err(Error::Rig(error @ forebay_lab::Error::Unsupported { .. })) => return skip(test, &error),
+        outcome => outcome.unwrap(),
+    };
+    assert!(outcome.stopped.is_none() && outcome.identical(), "{}", speculation::table(&outcome));
+    assert_eq!(outcome.measured.len(), 3);
+    assert!(outcome.rows().iter().all(|row| row.case.starts_with("nvme/squashfs/")));
 }
 
 #[test]
@@ -125,14 +168,18 @@ fn a_side_that_prints_something_else_is_told() {
 
 #[test]
 fn a_side_that_writes_another_file_is_told() {
-    let (_folder, forebay) =
-        stand_in(r#""$@" && if [ "$1" = ld ] && [ "$2" = -o ]; then echo more >> "$3"; fi"#);
-    let outcome = speculation::run(&tiny(forebay, &[Program::Ld]), &mut |_| ()).unwrap();
-    assert!(
-        speculation::table(&outcome).contains("forebay wrote another file"),
-        "{}",
-        speculation::table(&outcome)
+    let (_folder, forebay) = stand_in(
+        r#""$@" && case $1 in
+    ld) [ "$2" != -o ] || echo more >> "$3" ;;
+    tar) [ "$2" != cf ] || echo more >> "$3" ;;
+    cp) [ "$2" != -r ] || echo more > "$4/more" ;;
+esac"#,
     );
+    for program in [Program::Ld, Program::Tar, Program::CpR] {
+        let outcome = speculation::run(&tiny(forebay.clone(), &[program]), &mut |_| ()).unwrap();
+        let table = speculation::table(&outcome);
+        assert!(table.contains("forebay wrote another file"), "{table}");
+    }
 }
 
 #[test]

@@ -167,27 +167,6 @@ impl RunResult {
     }
 }
 
-/// The file that a program writes; none for one that only prints.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct OutputFile(pub(crate) Option<PathBuf>);
-
-impl OutputFile {
-    /// Takes away what an earlier run wrote, so that no run can pass with another's file.
-    pub(crate) fn remove(&self) -> Result<(), Error> {
-        match self.0.as_deref().map(|path| (path, std::fs::remove_file(path))) {
-            Some((path, Err(error))) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::file("remove", path)(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The digest of what the program wrote; `None` where it writes no file or did not.
-    pub(crate) fn digest(&self) -> Option<[u8; 32]> {
-        digest(&mut File::open(self.0.as_deref()?).ok()?).ok()
-    }
-}
-
 /// The SHA-256 of a file from its first byte.
 pub(crate) fn digest(file: &mut File) -> std::io::Result<[u8; 32]> {
     file.seek(SeekFrom::Start(0))?;

@@ -1,7 +1,8 @@
 //! The programs of `forebay evaluate speculation`. Three stand for those of the published tables, which were called
-//! Agrep, Gnuld and XDataSlice there; four wait for files in other ways, or hardly.
+//! Agrep, Gnuld and XDataSlice there. Three go through the same tree of files as the first. Four wait for files in other
+//! ways, or hardly.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -10,9 +11,10 @@ use std::str::FromStr;
 use forebay_lab::Profile;
 
 use crate::Error;
-use crate::harness::command::{Invocation, OutputFile};
+use crate::harness::command::Invocation;
 use crate::harness::guests::Guests;
 use crate::harness::interrupt::Interrupt;
+use crate::harness::written::Written;
 use crate::run::dataset::{array, objects, source_tree};
 
 /// Occurs in no generated file.
@@ -30,6 +32,12 @@ pub enum Program {
     Ld,
     /// A reader of slices of a large array.
     RandomReads,
+    /// An archive of that tree: GNU `tar`.
+    Tar,
+    /// A listing of that tree with the attributes of all files: `find -ls`.
+    FindLs,
+    /// A copy of that tree: `cp -r`.
+    CpR,
     /// A reader of a mapped file at computed offsets.
     Mapped,
     /// The same reader, but each offset depends on what it read before.
@@ -53,8 +61,18 @@ pub struct Published {
 
 impl Program {
     /// Every program; first the published ones, in their order.
-    pub const ALL: [Self; 7] =
-        [Self::Grep, Self::Ld, Self::RandomReads, Self::Mapped, Self::Chased, Self::Mapscan, Self::Resident];
+    pub const ALL: [Self; 10] = [
+        Self::Grep,
+        Self::Ld,
+        Self::RandomReads,
+        Self::Tar,
+        Self::FindLs,
+        Self::CpR,
+        Self::Mapped,
+        Self::Chased,
+        Self::Mapscan,
+        Self::Resident,
+    ];
     /// Those of the published tables.
     pub const PUBLISHED: [Self; 3] = [Self::Grep, Self::Ld, Self::RandomReads];
 
@@ -64,11 +82,19 @@ impl Program {
             Self::Grep => "grep",
             Self::Ld => "ld",
             Self::RandomReads => "random-reads",
+            Self::Tar => "tar",
+            Self::FindLs => "find-ls",
+            Self::CpR => "cp-r",
             Self::Mapped => "mapped",
             Self::Chased => "chased",
             Self::Mapscan => "mapscan",
             Self::Resident => "resident",
         }
+    }
+
+    /// The names of all, for messages.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
     }
 
     /// What runs under this name.
@@ -77,6 +103,9 @@ impl Program {
             Self::Grep => "GNU grep -r over a source tree",
             Self::Ld => "GNU ld over hundreds of objects",
             Self::RandomReads => "reader of array slices",
+            Self::Tar => "GNU tar of a source tree",
+            Self::FindLs => "find -ls of a source tree",
+            Self::CpR => "cp -r of a source tree",
             Self::Mapped => "reader of a mapped file",
             Self::Chased => "reader of places found by reading",
             Self::Mapscan => "search in mapped files",
@@ -90,7 +119,7 @@ impl Program {
             Self::Grep => (21.4, 6.5, 6.2),
             Self::Ld => (89.5, 63.3, 30.2),
             Self::RandomReads => (324.6, 97.0, 94.1),
-            Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => return None,
+            _ => return None,
         };
         Some(Published { original_s, speculating_s, hinted_s })
     }
@@ -104,6 +133,9 @@ impl Program {
         let needed: &[(&str, &str)] = match self {
             Self::Grep => &[("grep", "grep")],
             Self::Ld => &[("ld", "binutils"), ("as", "binutils")],
+            Self::Tar => &[("tar", "tar")],
+            Self::FindLs => &[("find", "findutils")],
+            Self::CpR => &[("cp", "coreutils")],
             Self::RandomReads | Self::Mapped | Self::Chased | Self::Mapscan | Self::Resident => &[],
         };
         let missing = needed.iter().find(|(program, _)| !is_on_path(program));
@@ -119,7 +151,7 @@ impl fmt::Display for Program {
 
 /// A name that is no program's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown program '{0}'; expected one of: grep, ld, random-reads, mapped, chased, mapscan, resident")]
+#[error("unknown program '{0}'; expected one of: {names}", names = Program::names())]
 pub struct UnknownProgram(String);
 
 impl FromStr for Program {
@@ -160,9 +192,14 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// What the published programs had to do, where the disk is like theirs; more where it is faster.
+    /// What the published programs had to do, where the disk is like theirs; more where it is faster. Over a distance each
+    /// file is several requests, so there are fewer.
     pub fn of(profile: Profile) -> Self {
-        let (files, reads) = if profile == Profile::Raid12Ms { (1_349, 2_000) } else { (3_000, 20_000) };
+        let (files, reads) = match profile {
+            Profile::Raid12Ms => (1_349, 2_000),
+            Profile::Remote => (2_000, 2_000),
+            Profile::Local | Profile::Nvme | Profile::Ssd1Ms | Profile::Hdd1Ms => (3_000, 20_000),
+        };
         Self {
             files,
             objects: 562,
@@ -197,7 +234,7 @@ pub(crate) struct Workload {
     pub(crate) idle: Invocation,
     /// The exit status of a run that did its work.
     pub(crate) status_expected: i32,
-    pub(crate) output: OutputFile,
+    pub(crate) output: Written,
 }
 
 impl Workload {
@@ -214,24 +251,59 @@ impl Workload {
             Program::Grep => Self::grep(scale, data, guests),
             Program::Ld => Self::ld(scale, data, scratch, guests, interrupt),
             Program::RandomReads => Self::random_reads(scale, data, guests),
+            Program::Tar => Self::tar(scale, data, scratch, guests),
+            Program::FindLs => Self::find_ls(scale, data, guests),
+            Program::CpR => Self::cp_r(scale, data, scratch, guests),
             Program::Mapped | Program::Chased => Self::mapped(program, scale, data, guests),
             Program::Mapscan => Self::mapscan(scale, data, guests),
             Program::Resident => Self::resident(scale, data, guests),
         }
     }
 
-    fn grep(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+    /// A program that goes through a tree of source files, which is called `tree`, and prints.
+    fn over_tree<A: AsRef<OsStr>>(
+        program: Program,
+        scale: Scale,
+        data: &Path,
+        guests: &Guests,
+        command: &[A],
+    ) -> Result<Self, Error> {
         let tree = data.join("tree");
         source_tree::write(&tree, scale.files).map_err(Error::file("write the source tree", &tree))?;
-        let plain = Invocation::new(data, ["grep", "-r", ABSENT, "tree"]);
+        let plain = Invocation::new(data, command);
         Ok(Self {
-            program: Program::Grep,
+            program,
             hinted: Some(plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()])),
-            idle: Invocation::new(data, ["grep", "--version"]),
+            idle: Invocation::new(data, [command[0].as_ref(), "--version".as_ref()]),
             plain,
-            status_expected: 1,
-            output: OutputFile::default(),
+            status_expected: 0,
+            output: Written::default(),
         })
+    }
+
+    fn grep(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let grep = Self::over_tree(Program::Grep, scale, data, guests, &["grep", "-r", ABSENT, "tree"])?;
+        Ok(Self { status_expected: 1, ..grep })
+    }
+
+    fn tar(scale: Scale, data: &Path, scratch: &Path, guests: &Guests) -> Result<Self, Error> {
+        let archive = scratch.join("archive");
+        let command = ["tar".as_ref(), "cf".as_ref(), archive.as_os_str(), "tree".as_ref()];
+        let tar = Self::over_tree(Program::Tar, scale, data, guests, &command)?;
+        Ok(Self { output: Written(Some(archive)), ..tar })
+    }
+
+    /// No call hints attributes.
+    fn find_ls(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
+        let find = Self::over_tree(Program::FindLs, scale, data, guests, &["find", "tree", "-ls"])?;
+        Ok(Self { hinted: None, ..find })
+    }
+
+    fn cp_r(scale: Scale, data: &Path, scratch: &Path, guests: &Guests) -> Result<Self, Error> {
+        let copy = scratch.join("copy");
+        let command = ["cp".as_ref(), "-r".as_ref(), "tree".as_ref(), copy.as_os_str()];
+        let cp = Self::over_tree(Program::CpR, scale, data, guests, &command)?;
+        Ok(Self { output: Written(Some(copy)), ..cp })
     }
 
     fn ld(
@@ -257,7 +329,7 @@ impl Workload {
             idle: Invocation::new(data, ["ld", "--version"]),
             plain,
             status_expected: 0,
-            output: OutputFile(Some(output)),
+            output: Written(Some(output)),
         })
     }
 
@@ -274,7 +346,7 @@ impl Workload {
             idle: Invocation::new(data, [slices, "--help".as_ref()]),
             plain: Invocation::new(data, arguments),
             status_expected: 0,
-            output: OutputFile::default(),
+            output: Written::default(),
         })
     }
 
@@ -296,23 +368,14 @@ impl Workload {
             idle: Invocation::new(data, [mapped]),
             plain: if chased { with(&["--chased"]) } else { reader.clone() },
             status_expected: 0,
-            output: OutputFile::default(),
+            output: Written::default(),
         })
     }
 
     fn mapscan(scale: Scale, data: &Path, guests: &Guests) -> Result<Self, Error> {
-        let tree = data.join("tree");
-        source_tree::write(&tree, scale.files).map_err(Error::file("write the source tree", &tree))?;
         let mapscan = guests.mapscan.as_os_str();
-        let plain = Invocation::new(data, [mapscan, ABSENT.as_ref(), "tree".as_ref()]);
-        Ok(Self {
-            program: Program::Mapscan,
-            hinted: Some(plain.behind([guests.agrep_hinted.as_os_str(), "tree".as_ref(), "--".as_ref()])),
-            idle: Invocation::new(data, [mapscan]),
-            plain,
-            status_expected: 0,
-            output: OutputFile::default(),
-        })
+        let command = [mapscan, ABSENT.as_ref(), "tree".as_ref()];
+        Self::over_tree(Program::Mapscan, scale, data, guests, &command)
     }
 
     /// Which block it reads next is known when the work before that is done.
@@ -327,7 +390,7 @@ impl Workload {
             idle: Invocation::new(data, [resident, "1".as_ref(), "0".as_ref()]),
             plain: Invocation::new(data, [resident, mib.as_ref(), steps.as_ref(), "blocks".as_ref()]),
             status_expected: 0,
-            output: OutputFile::default(),
+            output: Written::default(),
         })
     }
 }
@@ -341,7 +404,8 @@ mod tests {
         for program in Program::ALL {
             assert_eq!(program.to_string().parse(), Ok(program));
         }
-        assert!("nm".parse::<Program>().unwrap_err().to_string().contains("random-reads"));
+        let refused = "nm".parse::<Program>().unwrap_err().to_string();
+        assert!(refused.contains("expected one of: grep, ld, random-reads, tar, find-ls, cp-r, mapped"));
     }
 
     #[test]

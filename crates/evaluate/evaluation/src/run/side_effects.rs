@@ -58,7 +58,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
 
 /// Medians beside the published figures, and every difference found.
 pub fn table(outcome: &Outcome) -> String {
-    let disk = format!("on {}", outcome.profile);
+    let disk = format!("on {}", outcome.disk());
     let header = [
         disk.as_str(),
         "max RSS",
@@ -116,7 +116,7 @@ fn count(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use forebay_lab::Profile;
+    use forebay_lab::{FileSystem, Profile};
 
     use super::*;
     use crate::run::comparison::Accounts;
@@ -139,7 +139,12 @@ mod tests {
         ] {
             measured.counters.push(name, unit, value);
         }
-        let outcome = Outcome { profile: Profile::Ssd1Ms, measured: vec![measured], stopped: None };
+        let mut outcome = Outcome {
+            profile: Profile::Ssd1Ms,
+            file_system: FileSystem::Ext4,
+            measured: vec![measured],
+            stopped: None,
+        };
         let table = table(&outcome);
         let line = |side: &str| {
             let lines = table.lines().filter(|line| line.starts_with('|') && line.contains(side));
@@ -160,6 +165,8 @@ mod tests {
         let minor =
             rows.iter().find(|row| row.case == "ssd-1ms-q128/original" && row.metric == "minor_faults");
         assert!(minor.is_some_and(|row| (row.value, row.min, row.max) == (1000.0, 900.0, 1100.0)));
+        outcome.file_system = FileSystem::Xfs;
+        assert!(outcome.rows().iter().any(|row| row.case == "ssd-1ms-q128/xfs/original"));
     }
 
     #[test]

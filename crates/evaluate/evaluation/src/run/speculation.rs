@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use forebay_lab::{Profile, SlowDisk};
+use forebay_lab::{FileSystem, Profile, SlowDisk};
 use forebay_results::Row;
 
 use crate::harness::guests::Guests;
@@ -28,6 +28,8 @@ use forebay_quantity::{bytes, seconds, times};
 pub struct Options {
     /// The disk that the data lies on.
     pub profile: Profile,
+    /// The file system on it, where it is a device.
+    pub file_system: FileSystem,
     /// The programs, in the order they are run.
     pub programs: Vec<Program>,
     /// Rounds; each runs every side once.
@@ -41,7 +43,14 @@ pub struct Options {
 impl Options {
     /// All programs at the published scale, in five rounds.
     pub fn new(profile: Profile, forebay: PathBuf) -> Self {
-        Self { profile, programs: Program::ALL.to_vec(), runs: 5, scale: Scale::of(profile), forebay }
+        Self {
+            profile,
+            file_system: FileSystem::Ext4,
+            programs: Program::ALL.to_vec(),
+            runs: 5,
+            scale: Scale::of(profile),
+            forebay,
+        }
     }
 }
 
@@ -50,6 +59,8 @@ impl Options {
 pub struct Outcome {
     /// The disk.
     pub profile: Profile,
+    /// The file system on it, where it is a device.
+    pub file_system: FileSystem,
     /// One entry a program.
     pub measured: Vec<Measured>,
     /// Why there is not all of it.
@@ -64,7 +75,15 @@ pub struct Outcome {
 /// A program or a right that is missing, or a program that fails by itself or an interrupt before the first round of the
 /// first program is over.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
-    measure(options, &Side::ALL, false, progress)
+    measure(options, sides(options.profile), false, progress)
+}
+
+/// Nothing is warm on the remote file system: the kernel forgets its names within a second.
+fn sides(profile: Profile) -> &'static [Side] {
+    match profile {
+        Profile::Remote => &[Side::Original, Side::Forebay, Side::Hinted],
+        _ => &Side::ALL,
+    }
 }
 
 /// Runs every program on `sides`, in turn, with the kernel's accounts of it if `accounted`; as far as that goes.
@@ -80,7 +99,7 @@ pub(crate) fn measure(
 
     let scratch = scratch_folder()?;
     let guests = Guests::unpack(scratch.path())?;
-    let disk = SlowDisk::start(options.profile, options.scale.room_bytes())?;
+    let disk = SlowDisk::with_file_system(options.profile, options.file_system, options.scale.room_bytes())?;
     let accountant = Accountant::new(&guests.accounted, scratch.path());
     let bench = Bench {
         disk: &disk,
@@ -108,7 +127,7 @@ pub(crate) fn measure(
     });
     steps.end(&all);
     let (measured, stopped) = as_far_as_it_went(measured, all)?;
-    Ok(Outcome { profile: options.profile, measured, stopped })
+    Ok(Outcome { profile: options.profile, file_system: options.file_system, measured, stopped })
 }
 
 /// Where a program's data go on the disk, without those of the one before.
@@ -124,7 +143,15 @@ fn empty_folder(disk: &Path) -> Result<PathBuf, Error> {
 impl Outcome {
     /// Rows by the result schema.
     pub fn rows(&self) -> Vec<Row> {
-        self.measured.iter().flat_map(|measured| measured.rows(&self.profile.to_string())).collect()
+        self.measured.iter().flat_map(|measured| measured.rows(&self.disk())).collect()
+    }
+
+    /// What results call the disk: the profile, and the file system where it is not ext4.
+    pub(crate) fn disk(&self) -> String {
+        match self.file_system {
+            FileSystem::Ext4 => self.profile.to_string(),
+            other => format!("{}/{other}", self.profile),
+        }
     }
 
     /// Whether every run of every program gave the same output, exit status and file.
@@ -143,7 +170,7 @@ pub fn table(outcome: &Outcome) -> String {
 }
 
 fn times_table(outcome: &Outcome) -> String {
-    let disk = format!("on {}", outcome.profile);
+    let disk = format!("on {}", outcome.disk());
     let header = [
         disk.as_str(),
         "original",

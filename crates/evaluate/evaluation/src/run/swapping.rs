@@ -9,9 +9,10 @@ use std::str::FromStr;
 use forebay_lab::Profile;
 
 use crate::Error;
-use crate::harness::command::{Invocation, OutputFile};
+use crate::harness::command::Invocation;
 use crate::harness::guests::Guests;
 use crate::harness::interrupt::Interrupt;
+use crate::harness::written::Written;
 use crate::run::programs::is_on_path;
 use crate::run::speech;
 
@@ -127,7 +128,7 @@ pub(crate) struct Swapper {
     pub(crate) invocation: Invocation,
     /// What the program reads, to be cold at its start.
     pub(crate) data: Vec<PathBuf>,
-    pub(crate) output: OutputFile,
+    pub(crate) output: Written,
 }
 
 impl Swapper {
@@ -145,7 +146,7 @@ impl Swapper {
             Ok(Self {
                 invocation: Invocation::new(folder, arguments),
                 data: Vec::new(),
-                output: OutputFile::default(),
+                output: Written::default(),
             })
         };
         match program {
@@ -184,7 +185,7 @@ impl Swapper {
         Ok(Self {
             invocation: Invocation::new(folder, arguments),
             data: vec![MODEL.into(), utterance],
-            output: OutputFile(Some(output)),
+            output: Written(Some(output)),
         })
     }
 }

@@ -18,8 +18,9 @@ use super::needed_files::{Copies, inside, named, watching};
 use super::outcome::Measured;
 use super::tools::{PATH, Tools, program};
 use crate::Error;
-use crate::harness::command::{Ran, RunResult, Started, digest};
+use crate::harness::command::{Ran, RunResult, Started};
 use crate::harness::interrupt::Interrupt;
+use crate::harness::written::{self, add_digest};
 use crate::run::comparison::Side;
 use crate::run::counters::take_totals;
 use crate::run::dataset::{array, objects, source_tree};
@@ -282,7 +283,7 @@ impl Prepared<'_> {
         let mut hasher = Sha256::new();
         for name in self.case.writes {
             let path = self.data().join(name);
-            digest_tree(&path, &mut hasher).map_err(Error::file("read", &path))?;
+            add_digest(&path, &mut hasher).map_err(Error::file("read", &path))?;
         }
         Ok(Seen { result: ran.result.clone(), written: hasher.finalize().into() })
     }
@@ -312,13 +313,7 @@ impl Prepared<'_> {
     /// Makes the data what a run must find.
     fn restore(&self) -> Result<(), Error> {
         for name in self.case.writes {
-            let path = self.data().join(name);
-            let removed = match fs::symlink_metadata(&path) {
-                Ok(found) if found.is_dir() => fs::remove_dir_all(&path),
-                Ok(_) => fs::remove_file(&path),
-                Err(_) => Ok(()),
-            };
-            removed.map_err(Error::file("remove", &path))?;
+            written::remove(&self.data().join(name))?;
         }
         self.script(self.case.restore)
     }
@@ -346,22 +341,4 @@ fn write_data(folder: &Path, kind: &Data, interrupt: &Interrupt) -> Result<(), E
         }
     };
     written.map_err(Error::file("write", &path))
-}
-
-/// Adds names, kinds and contents of a file or folder, in the order of names. What is not there adds nothing.
-fn digest_tree(path: &Path, hasher: &mut Sha256) -> io::Result<()> {
-    let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
-    hasher.update(path.file_name().unwrap_or_default().as_encoded_bytes());
-    if found.is_symlink() {
-        hasher.update(fs::read_link(path)?.as_os_str().as_encoded_bytes());
-    } else if found.is_dir() {
-        let mut entries: Vec<PathBuf> =
-            fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-        entries.sort();
-        hasher.update((entries.len() as u64).to_le_bytes());
-        entries.iter().try_for_each(|entry| digest_tree(entry, hasher))?;
-    } else if found.is_file() {
-        hasher.update(digest(&mut fs::File::open(path)?)?);
-    }
-    Ok(())
 }
