@@ -50,6 +50,7 @@ The corpus has command lines of real programs of Debian, PyPI and npm. Each runs
 with its data, its program and its libraries on the disk, all of them cold:
 alone, and with forebay. It runs once more with everything in memory, which
 tells how much of the time is stall. Outputs, statuses and files are compared.
+What a program writes goes to the same disk.
 
 A command line is left out if a package is missing. The command needs root and
 strace, which finds the files that a program needs.

@@ -160,6 +160,14 @@ pub struct Overhead {
 }
 
 const OVERHEAD_HELP: &str = "\
+Programs run with all data in memory: grep, ld, sha256sum, gzip, sort, python3,
+a shell that starts processes, and /bin/true, which has 200 pairs. Each runs
+alone, with forebay run --no-profile, with forebay run and its access profiles,
+and alone once more, the control. A pair takes the best of three runs of each.
+
+Overhead is the time that forebay adds, as a share of the time alone: the median
+of the pairs, and their middle half. That of the control is chance.
+
 Example:
   forebay evaluate overhead --pairs 20 --json overhead.json";
 

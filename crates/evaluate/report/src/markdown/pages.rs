@@ -136,8 +136,8 @@ Stall removed is the part of the waiting time that forebay saves. A speedup belo
 Each command line has its data, its program and its libraries on the disk, all of them cold. Each runs alone and with
 forebay, in turn, and once more with everything in memory (warm). Speedup is the time alone over the time with forebay,
 round by round. Stall is the share of the time alone that is gone when everything is in memory. The worst run is the
-longest with forebay, as a multiple of the median time alone. Harmed by chance are those that a comparison of the program
-alone with itself counts as harmed.",
+longest with forebay, as a multiple of the median time alone. Harmed by chance, where that was measured (--control), are
+those that a comparison of the program alone with itself counts as harmed.",
         sections: &[
             Section {
                 heading: "All together",
