@@ -90,6 +90,22 @@ fn the_pages_of_benchmarks_are_made_of_the_committed_results() {
     }
 }
 
+/// A reader who measures again types what the file was measured with.
+#[test]
+fn the_list_of_committed_results_has_the_command_of_each() {
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/README.md");
+    let list = fs::read_to_string(list).unwrap();
+    for path in published() {
+        let report =
+            Report::read(serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap()).unwrap();
+        // Figures are not kept.
+        let command = report.command.split(" --svg ").next().unwrap();
+        let name = Path::new(&path).file_name().unwrap().to_str().unwrap();
+        let line = format!("| `{name}` | `{command}`");
+        assert!(list.contains(&line), "benches/README.md has no line that begins: {line}");
+    }
+}
+
 #[test]
 fn a_page_goes_to_standard_output_and_several_need_a_folder() {
     let folder = before_and_after();
