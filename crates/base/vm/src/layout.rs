@@ -9,9 +9,12 @@
 //! * *Slots*: an array of one small part takes a slot on a page of slots of its size, each in another view.
 //! * *Static layout*: an array of equal parts, in equal minipages of one or several of them: as many on each page as fit and
 //!   views allow. Where the i-th part is can be computed ([`Array::place`]).
+//!
+//! Pages and numbers of an array that was given back are those of later arrays, the lowest that fit. So equal calls in equal order
+//! make equal tables.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{
         Arc,
@@ -138,6 +141,21 @@ impl Array {
         })
     }
 
+    /// The pages that it has for itself; none where it is a slot, beside others on its page.
+    #[must_use]
+    pub fn own_pages(&self) -> Range<usize> {
+        let pages = match self.per_page {
+            _ if self.is_slot() => 0,
+            0 => self.minipages * self.minipage_bytes.div_ceil(PAGE_BYTES),
+            per_page => self.minipages.div_ceil(per_page),
+        };
+        self.page..self.page + pages
+    }
+
+    const fn is_slot(&self) -> bool {
+        self.minipages == 1 && self.per_page > 1
+    }
+
     /// From one minipage to the next on its page.
     const fn stride(&self) -> usize {
         self.minipage_bytes.next_multiple_of(ALIGNMENT)
@@ -159,13 +177,15 @@ impl Array {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// No room.
-    #[error("{wanted} bytes of shared memory do not fit: they take {takes}, and {left} of {bytes} are left")]
+    #[error(
+        "{wanted} bytes of shared memory do not fit: they take {takes}, and {left} of {bytes} are left in one piece"
+    )]
     Full {
         /// That were asked for.
         wanted: usize,
         /// Of the pages for them.
         takes: usize,
-        /// In pages that no minipage uses.
+        /// In pages one behind the other that no minipage uses.
         left: usize,
         /// In all.
         bytes: usize,
@@ -193,6 +213,11 @@ pub struct Layout {
     filling: Option<Filling>,
     /// For slots of each size the page that is being filled, and how many of them are taken.
     slots: HashMap<usize, (usize, usize)>,
+    /// For each size, slots that were given back: the page, and how many are before it there.
+    free_slots: HashMap<usize, Vec<(usize, usize)>>,
+    /// Pages and numbers that were given back.
+    free_pages: Ranges,
+    free_numbers: Ranges,
     entries: Vec<Option<Place>>,
     /// Places that were given back, by their size.
     free: HashMap<usize, Vec<Place>>,
@@ -204,6 +229,41 @@ struct Filling {
     page: usize,
     used: usize,
     views: usize,
+}
+
+/// Numbers as ranges of which no two meet: the end of each by its beginning.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<usize, usize>);
+
+impl Ranges {
+    /// The first of the lowest `count` neighbours.
+    fn take(&mut self, count: usize) -> Option<usize> {
+        let (start, end) =
+            self.0.iter().map(|(start, end)| (*start, *end)).find(|(start, end)| end - start >= count)?;
+        self.0.remove(&start);
+        if start + count < end {
+            self.0.insert(start + count, end);
+        }
+        Some(start)
+    }
+
+    /// Numbers that are in no range.
+    fn give(&mut self, numbers: Range<usize>) {
+        let before = self.0.range(..numbers.start).next_back().filter(|(_, end)| **end == numbers.start);
+        let start = before.map_or(numbers.start, |(start, _)| *start);
+        let end = self.0.remove(&numbers.end).unwrap_or(numbers.end);
+        self.0.insert(start, end);
+    }
+
+    /// Takes the range that ends there. Where it begins.
+    fn take_last(&mut self, end: usize) -> Option<usize> {
+        let last = self.0.last_entry().filter(|last| *last.get() == end)?;
+        Some(last.remove_entry().0)
+    }
+
+    fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|(start, end)| end - start)
+    }
 }
 
 /// Which minipage each vpage shows. Can be asked in a signal handler.
@@ -244,13 +304,16 @@ impl Layout {
     /// An empty one, for an object of `pages` pages in `views` views.
     #[must_use]
     pub fn new(pages: usize, views: usize) -> Self {
-        let shown = (0..pages * views).map(|_| AtomicU32::new(0)).collect();
+        let shown = zeros(pages * views);
         Self {
             views,
             pages,
             next_page: 0,
             filling: None,
             slots: HashMap::new(),
+            free_slots: HashMap::new(),
+            free_pages: Ranges::default(),
+            free_numbers: Ranges::default(),
             entries: vec![],
             free: HashMap::new(),
             vpages: Arc::new(Vpages { pages, shown }),
@@ -277,8 +340,8 @@ impl Layout {
 
     /// Bytes in pages that no minipage uses.
     #[must_use]
-    pub const fn left(&self) -> usize {
-        (self.pages - self.next_page) * PAGE_BYTES
+    pub fn left(&self) -> usize {
+        (self.pages - self.next_page + self.free_pages.lengths().sum::<usize>()) * PAGE_BYTES
     }
 
     /// Where a minipage is, if it is allocated.
@@ -326,12 +389,39 @@ impl Layout {
         } else {
             (self.take_pages(pages, wanted)?, 0)
         };
-        let array =
-            Array { first: self.len(), minipages, count, bytes, minipage_bytes, page, per_page, skipped };
-        (0..minipages).for_each(|index| {
-            self.enter(array.minipage(index));
-        });
+        let first = self.free_numbers.take(minipages).map_or(self.len(), |first| first as u32);
+        let array = Array { first, minipages, count, bytes, minipage_bytes, page, per_page, skipped };
+        for index in 0..minipages {
+            self.enter_as(first + index as u32, array.minipage(index));
+        }
         Ok(array)
+    }
+
+    /// Gives an array back. Its pages and numbers are used again.
+    ///
+    /// # Errors
+    /// It is not allocated, or not all of it.
+    pub fn free_array(&mut self, array: &Array) -> Result<(), LayoutError> {
+        let numbers = array.first as usize..array.first as usize + array.minipages;
+        let place = |number: usize| self.entries.get(number).copied().flatten();
+        let is_there = |number: &usize| place(*number) == Some(array.minipage(number - numbers.start));
+        if let Some(other) = numbers.clone().find(|number| !is_there(number)) {
+            return Err(LayoutError::Unknown(other as u32));
+        }
+        for number in numbers.clone() {
+            self.entries[number].take().iter().for_each(|place| self.vpages.show(place, None));
+        }
+        self.free_numbers.give(numbers);
+        if let Some(first) = self.free_numbers.take_last(self.entries.len()) {
+            self.entries.truncate(first);
+        }
+        if array.is_slot() {
+            self.free_slots.entry(array.stride()).or_default().push((array.page, array.skipped));
+        } else {
+            self.free_pages.give(array.own_pages());
+            self.next_page = self.free_pages.take_last(self.next_page).unwrap_or(self.next_page);
+        }
+        Ok(())
     }
 
     /// Gives a minipage back. Its number is not used again.
@@ -356,8 +446,12 @@ impl Layout {
     }
 
     fn take_pages(&mut self, count: usize, wanted: usize) -> Result<usize, LayoutError> {
+        if let Some(page) = self.free_pages.take(count) {
+            return Ok(page);
+        }
         let left = self.pages - self.next_page;
         if count > left {
+            let left = self.free_pages.lengths().fold(left, usize::max);
             let (left, bytes) = (left * PAGE_BYTES, self.pages * PAGE_BYTES);
             return Err(LayoutError::Full { wanted, takes: count.saturating_mul(PAGE_BYTES), left, bytes });
         }
@@ -373,6 +467,9 @@ impl Layout {
         per_page: usize,
         wanted: usize,
     ) -> Result<(usize, usize), LayoutError> {
+        if let Some(slot) = self.free_slots.get_mut(&bytes).and_then(Vec::pop) {
+            return Ok(slot);
+        }
         if let Some((page, used)) = self.slots.get_mut(&bytes).filter(|(_, used)| *used < per_page) {
             *used += 1;
             return Ok((*page, *used - 1));
@@ -398,8 +495,23 @@ impl Layout {
 
     fn enter(&mut self, place: Place) -> u32 {
         let minipage = self.len();
-        self.vpages.show(&place, Some(minipage));
-        self.entries.push(Some(place));
+        self.enter_as(minipage, place);
         minipage
     }
+
+    /// With this number, the next one or one that is free.
+    fn enter_as(&mut self, minipage: u32, place: Place) {
+        self.vpages.show(&place, Some(minipage));
+        match self.entries.get_mut(minipage as usize) {
+            Some(entry) => *entry = Some(place),
+            None => self.entries.push(Some(place)),
+        }
+    }
+}
+
+/// So many words, which take memory from their first use on only.
+fn zeros(count: usize) -> Box<[AtomicU32]> {
+    let words = Box::into_raw(vec![0u32; count].into_boxed_slice());
+    // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the box is this function's own.
+    unsafe { Box::from_raw(words as *mut [AtomicU32]) }
 }

@@ -8,9 +8,12 @@ use std::str::FromStr;
 
 use forebay_linux::kernel_text;
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, fstat, ftruncate, memfd_create, open};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::{Error, PAGE_BYTES};
+
+/// Small enough to be reserved between two signals of a timer.
+const RESERVED_AT_ONCE: usize = 4 << 20;
 
 /// Bytes that the kernel could give to programs now, swap included (`/proc/meminfo`). An object of more would not be
 /// refused: other processes would be killed for it.
@@ -57,11 +60,24 @@ impl Object {
     /// There is not that much memory.
     pub fn growing(bytes: usize, all: usize) -> Result<Self, Error> {
         let object = Self::sparse(all.max(bytes))?;
-        let bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
-        // A fault on a page that exists is a minor one, which can be held back; and memory runs out here, not later.
-        fallocate(&object.memory, FallocateFlags::empty(), 0, bytes as u64)
-            .map_err(|source| Error::Object { bytes, source: source.into() })?;
+        // A fault on a page that exists is a minor one, which can be held back.
+        object.reserve(0, bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES))?;
         Ok(object)
+    }
+
+    /// Lets whole pages exist from now on, so that memory runs out here and not at their first use.
+    ///
+    /// # Errors
+    /// There is not that much memory.
+    pub fn reserve(&self, offset: usize, bytes: usize) -> Result<(), Error> {
+        let end = offset + bytes;
+        for start in (offset..end).step_by(RESERVED_AT_ONCE) {
+            let piece = RESERVED_AT_ONCE.min(end - start) as u64;
+            // The kernel undoes a piece that a signal interrupts.
+            retry_on_intr(|| fallocate(&self.memory, FallocateFlags::empty(), start as u64, piece))
+                .map_err(|source| Error::Object { bytes, source: source.into() })?;
+        }
+        Ok(())
     }
 
     /// One of `bytes` whose pages exist from their first use on.

@@ -1,6 +1,6 @@
 //! One memory object, mapped several times next to each other.
 
-use std::{ffi::c_void, os::fd::AsFd, ptr};
+use std::{ffi::c_void, ops::Range, os::fd::AsFd, ptr};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
@@ -64,6 +64,41 @@ impl Views {
         // SAFETY: the area is ours.
         let kept = unsafe { madvise(self.base as *mut c_void, bytes * count, Advice::LinuxDoFork) };
         kept.map_err(|source| Error::Views { views: count, bytes, at, source: source.into() })
+    }
+
+    /// Leaves the views out of core files, but for what is [shown](Self::show_in_dumps): the kernel would give memory to each page.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn keep_out_of_dumps(&self) -> Result<(), Error> {
+        let (count, bytes, at) = (self.count, self.bytes, Some(self.base));
+        // SAFETY: the area is ours.
+        let kept = unsafe { madvise(self.base as *mut c_void, bytes * (count + 1), Advice::LinuxDontDump) };
+        kept.map_err(|source| Error::Views { views: count, bytes, at, source: source.into() })
+    }
+
+    /// Whether core files have these pages of a view, by their addresses.
+    pub fn show_in_dumps(&self, pages: Range<usize>, are_shown: bool) {
+        assert!(
+            self.base <= pages.start && pages.end <= self.base + self.count * self.bytes,
+            "outside the views"
+        );
+        let advice = if are_shown { Advice::LinuxDoDump } else { Advice::LinuxDontDump };
+        // A process without room for another mapping has a core file that is smaller or larger.
+        // SAFETY: the area is ours.
+        let _ = unsafe { madvise(pages.start as *mut c_void, pages.len(), advice) };
+    }
+
+    /// Gives whole pages of the object back to the kernel: they are full of zeros from then on, and exist from their next use on.
+    ///
+    /// # Errors
+    /// The kernel refuses, since the program has locked its memory.
+    pub fn give_back(&self, offset: usize, bytes: usize) -> Result<(), Error> {
+        let at = self.privileged(offset);
+        assert!(bytes <= self.bytes - offset, "outside the object");
+        // SAFETY: the area is ours, and no reference to it exists.
+        let done = unsafe { madvise(at as *mut c_void, bytes, Advice::LinuxRemove) };
+        done.map_err(|source| Error::Object { bytes, source: source.into() })
     }
 
     /// Maps pages of the privileged view, which exist from then on: `bytes` from an offset in the object on.

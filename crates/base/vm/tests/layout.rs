@@ -11,6 +11,7 @@ enum Step {
     Allocate(usize),
     Array(usize, usize, Grain),
     Free(usize),
+    FreeArray(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -19,6 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => size.clone().prop_map(Step::Allocate),
         1 => (1..40usize, size, grain()).prop_map(|(count, bytes, grain)| Step::Array(count, bytes, grain)),
         2 => any::<usize>().prop_map(Step::Free),
+        1 => any::<usize>().prop_map(Step::FreeArray),
     ]
 }
 
@@ -35,6 +37,7 @@ proptest! {
     ) {
         let mut layout = Layout::new(pages, views);
         let mut live: Vec<u32> = vec![];
+        let mut arrays = vec![];
         for step in steps {
             match step {
                 Step::Allocate(bytes) => live.extend(layout.allocate(bytes).ok()),
@@ -64,10 +67,13 @@ proptest! {
                         let areas = array.areas().flat_map(|(view, pages)| pages.map(move |page| (view, page)));
                         let areas: Vec<_> = areas.collect();
                         prop_assert_eq!(areas.len(), used.len());
-                        prop_assert_eq!(areas.into_iter().collect::<HashSet<_>>(), used);
+                        prop_assert_eq!(areas.into_iter().collect::<HashSet<_>>(), used.clone());
                         let starts = (0..count).map(|index| array.place(index).offset);
                         prop_assert!(starts.collect::<Vec<_>>().windows(2).all(|two| two[0] + bytes <= two[1]));
-                        live.extend(array.first..array.first + array.minipages as u32);
+                        let has_own = used.iter().all(|(_, page)| array.own_pages().contains(page));
+                        prop_assert!(has_own || array.minipages == 1 && array.own_pages().is_empty());
+                        live.extend(array.first..last);
+                        arrays.push(array);
                     }
                 }
                 Step::Free(chance) if !live.is_empty() => {
@@ -76,7 +82,18 @@ proptest! {
                     prop_assert_eq!(layout.free(gone), Err(LayoutError::Unknown(gone)));
                     prop_assert_eq!(layout.place(gone), None);
                 }
-                Step::Free(_) => {}
+                Step::FreeArray(chance) if !arrays.is_empty() => {
+                    let array = arrays.swap_remove(chance % arrays.len());
+                    let numbers = array.first..array.first + array.minipages as u32;
+                    // Where a part was given back by itself, that has to be done with the others.
+                    let is_whole = numbers.clone().all(|number| live.contains(&number));
+                    prop_assert_eq!(layout.free_array(&array).is_ok(), is_whole);
+                    if is_whole {
+                        live.retain(|number| !numbers.contains(number));
+                        prop_assert!(layout.free_array(&array).is_err());
+                    }
+                }
+                Step::Free(_) | Step::FreeArray(_) => {}
             }
         }
         let vpages = layout.vpages();
@@ -125,13 +142,32 @@ fn rows_in_chunks_share_minipages_and_follow_each_other() {
 }
 
 #[test]
+fn pages_and_numbers_of_arrays_that_were_given_back_are_used_again() {
+    let mut layout = Layout::new(16, 16);
+    for round in 0..1_000 {
+        let rows = layout.allocate_array(40 + round % 50, 256, Grain::Parts(1)).unwrap();
+        let one = layout.allocate_array(1, 8, Grain::Parts(1)).unwrap();
+        let pages = layout.allocate_array(1, PAGE_BYTES, Grain::Page).unwrap();
+        for array in [rows, one, pages] {
+            layout.free_array(&array).unwrap();
+        }
+        // The page of slots stays one.
+        assert_eq!((layout.left(), layout.len()), (15 * PAGE_BYTES, 0));
+    }
+    let slot = layout.allocate_array(1, 8, Grain::Parts(1)).unwrap();
+    let before = slot.place(0).pages().start;
+    layout.allocate_array(15 - before, PAGE_BYTES, Grain::Page).unwrap();
+    assert_eq!(layout.left(), before * PAGE_BYTES);
+}
+
+#[test]
 fn what_does_not_fit_is_told_with_what_is_left() {
     let mut layout = Layout::new(2, 4);
     layout.allocate(PAGE_BYTES).unwrap();
     let error = layout.allocate(PAGE_BYTES + 1).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "4097 bytes of shared memory do not fit: they take 8192, and 4096 of 8192 are left"
+        "4097 bytes of shared memory do not fit: they take 8192, and 4096 of 8192 are left in one piece"
     );
     assert!(layout.allocate(0).is_err());
     assert!(layout.allocate_array(usize::MAX, usize::MAX / 2, Grain::Parts(1)).is_err());
