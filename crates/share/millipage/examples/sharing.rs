@@ -1,6 +1,9 @@
 //! Hosts that write rows of several sizes, and check the rows that other hosts wrote; for tests.
 //!
 //! - `sharing check [ROUNDS]` writes and checks.
+//! - `sharing crowd` writes and checks a little.
+//! - `sharing grow SIZE [PRIVATE]` has so many private bytes, allocates so many shared ones and uses some. It says how much
+//!   memory the process has had.
 //! - `sharing rank [ADDRESS]` prints its rank, with the memory at that address.
 //! - `sharing wait WHERE` joins and waits without end: in a `fault`, at a `barrier`, for a `lock`, or while
 //!   `computing`. With `late`, the first host may be late at the barrier. The last host writes its process id instead.
@@ -8,6 +11,7 @@
 use std::{
     env,
     error::Error,
+    fs,
     process::{self, ExitCode},
     time::Duration,
 };
@@ -36,18 +40,30 @@ fn run() -> Outcome {
     let host = join(Options { bytes: 32 << 20, at, ..Options::default() })?;
     match arguments[..] {
         ["check", ..] => check(&host, arguments.get(1).map_or(Ok(3), |rounds| rounds.parse())?)?,
+        ["crowd"] => {
+            write_and_check(&host, 1, &[3, 1_000, 5_000])?;
+            add(&host, 3)?;
+        }
         ["wait", place] => wait(&host, place)?,
+        ["grow", bytes] => grow(&host, bytes.parse()?, 0)?,
+        ["grow", bytes, private] => grow(&host, bytes.parse()?, private.parse()?)?,
         ["rank", ..] => println!("{} of {}", host.rank(), host.hosts()),
-        _ => return Err("say what to do: check, wait or rank".into()),
+        _ => return Err("say what to do: check, crowd, wait, grow or rank".into()),
     }
     host.leave()?;
     Ok(())
 }
 
-/// Every host writes some of the rows in each round, and all check all.
+/// Rows of all sizes, and a sum.
 fn check(host: &Host, rounds: usize) -> Outcome {
+    write_and_check(host, rounds, &[1, 3, 64, 128, 1_000, 4_096, 5_000, 70_000, 3 << 20])?;
+    add(host, 100)
+}
+
+/// Every host writes some of the rows in each round, and all check all.
+fn write_and_check(host: &Host, rounds: usize, sizes: &[usize]) -> Outcome {
     let (rank, hosts) = (usize::from(host.rank()), usize::from(host.hosts()));
-    for bytes in [1, 3, 64, 128, 1_000, 4_096, 5_000, 70_000, 3 << 20] {
+    for &bytes in sizes {
         let is_large = bytes > 1 << 20;
         let (count, rounds) = if is_large { (2, 1) } else { (2 * hosts + 1, rounds) };
         let rows = host.rows::<u8>(count, bytes, Placement::Cyclic)?;
@@ -67,17 +83,44 @@ fn check(host: &Host, rounds: usize) -> Outcome {
             host.barrier()?;
         }
     }
+    Ok(())
+}
+
+/// Every host adds one so often.
+fn add(host: &Host, times: u64) -> Outcome {
     let sum = host.rows::<u64>(1, 1, Placement::On(0))?;
-    for _ in 0..100 {
+    for _ in 0..times {
         host.lock(1)?;
         sum.row(0).set(0, sum.row(0).get(0) + 1);
         host.unlock(1)?;
     }
     host.barrier()?;
-    if sum.row(0).get(0) != 100 * hosts as u64 {
+    if sum.row(0).get(0) != times * u64::from(host.hosts()) {
         return Err(format!("the sum is {}", sum.row(0).get(0)).into());
     }
     host.barrier()?;
+    Ok(())
+}
+
+/// An array of which only the ends are used, and a small one if there is no room for it.
+fn grow(host: &Host, bytes: usize, private: usize) -> Outcome {
+    let private = std::hint::black_box(vec![1u8; private]);
+    host.barrier()?;
+    let rows = match host.rows::<u8>(1, bytes, Placement::On(0)) {
+        Ok(rows) => rows,
+        Err(error) => {
+            let small = host.rows::<u8>(1, 1 << 20, Placement::On(0))?;
+            small.row(0).set(0, 1);
+            println!("refused: {error}");
+            drop(private);
+            return Ok(());
+        }
+    };
+    rows.row(0).set(bytes - 1, 1);
+    host.barrier()?;
+    let usage = fs::read_to_string("/proc/self/status")?;
+    let resident = usage.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
+    println!("{} of {bytes}, {resident}", rows.row(0).get(0) + rows.row(0).get(bytes - 1));
     Ok(())
 }
 

@@ -110,6 +110,14 @@ pub enum Error {
         /// That was to be freed.
         address: usize,
     },
+    /// No array to free.
+    #[error(
+        "no array that all hosts allocated together begins at {address:#x}, or it is free already; what a host allocated alone is freed alone"
+    )]
+    NotAllocatedTogether {
+        /// That was to be freed.
+        address: usize,
+    },
     /// Hosts called different things, or with different arguments.
     #[error("host {host} of {hosts} called {call}; {other}; all hosts make the same calls in the same order")]
     Disagreement {

@@ -1,40 +1,73 @@
 //! The shared memory as one host maps it: its views, which minipage is where in them, and what their pages allow.
 
 use std::{
+    collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use forebay_coherence::{Access, Minipage};
 use forebay_vm::{
-    Allowed, Mprotect, PAGE_BYTES, Protection, Views,
+    Allowed, Mprotect, Object, PAGE_BYTES, Protection, Views,
     fault::Signal,
     layout::{Array, Grain, Layout, Place, Vpages},
     protection,
 };
 
-use crate::{Error, arrays::Arrays, heap::Heap};
+use crate::{Error, Placement, arrays::Arrays, heap::Heap, join::free_bytes};
+
+/// An array of so many bytes is allocated without a look at how much memory is free, which takes longer than the rest.
+const UNSEEN_BYTES: usize = 1 << 20;
 
 /// Views, and what is in them.
 pub struct Memory {
     views: Views,
     protection: Box<dyn Protection>,
-    layout: Mutex<Layout>,
-    arrays: Arrays,
+    tables: Mutex<Tables>,
+    /// Where threads fault: handlers find minipages without a lock.
+    arrays: Option<Arrays>,
     vpages: Arc<Vpages>,
     heap: Heap,
+    /// On the only machine, where pages exist from their allocation on.
+    object: Option<Object>,
+}
+
+/// What all hosts have allocated, alike on all of them.
+struct Tables {
+    layout: Layout,
+    /// By the distance of the first byte from the first one of all.
+    allocated: BTreeMap<usize, (Shape, Array)>,
+    /// Between machines, what all hosts have freed. It serves arrays of the same shape, so machines forget nothing of its minipages.
+    freed: HashMap<Shape, Vec<Array>>,
+}
+
+/// What tells arrays apart that lie and begin at the same hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    pub count: usize,
+    pub bytes: usize,
+    pub grain: Grain,
+    pub placement: Placement,
+}
+
+/// An array that all hosts have allocated.
+pub struct Allocated {
+    pub array: Array,
+    /// It is not full of zeros, and its minipages are known.
+    pub was_used: bool,
 }
 
 impl Memory {
     /// That of a host on the only machine: what all hosts allocate may be used, and all that hosts may allocate alone. Everything
-    /// else is forbidden.
+    /// else is forbidden. Without the `object`, which the views show, pages exist from their use on.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn of_one_machine(views: Views, heap: Heap) -> Result<Self, Error> {
+    pub fn of_one_machine(views: Views, heap: Heap, object: Option<Object>) -> Result<Self, Error> {
+        views.keep_out_of_dumps()?;
         // A call for each allocation and view, which splits mappings between allocations at most.
         let protection = Box::new(Mprotect::new(&views)?);
-        let memory = Self::new(views, protection, heap);
+        let memory = Self { object, ..Self::new(views, protection, heap, None) };
         let extent = memory.heap.extent();
         for view in (0..extent.views).filter(|_| extent.alone > 0) {
             let first = memory.views.address(view, extent.together_bytes());
@@ -49,13 +82,19 @@ impl Memory {
     /// The kernel refuses.
     pub fn of_one_of_several(views: Views, heap: Heap) -> Result<Self, Error> {
         let protection = protection(&views)?;
-        Ok(Self::new(views, protection, heap))
+        Ok(Self::new(views, protection, heap, Some(Arrays::new())))
     }
 
-    fn new(views: Views, protection: Box<dyn Protection>, heap: Heap) -> Self {
+    fn new(views: Views, protection: Box<dyn Protection>, heap: Heap, arrays: Option<Arrays>) -> Self {
         let layout = Layout::new(heap.extent().pages, views.count());
         let vpages = layout.vpages();
-        Self { views, protection, layout: Mutex::new(layout), arrays: Arrays::new(), vpages, heap }
+        let tables = Mutex::new(Tables { layout, allocated: BTreeMap::new(), freed: HashMap::new() });
+        Self { views, protection, tables, arrays, vpages, heap, object: None }
+    }
+
+    /// What the views show, where other processes may map it too.
+    pub const fn object(&self) -> Option<&Object> {
+        self.object.as_ref()
     }
 
     /// What hosts allocate alone.
@@ -79,22 +118,61 @@ impl Memory {
 
     /// # Errors
     /// There is no room.
-    pub fn allocate(&self, count: usize, bytes: usize, grain: Grain) -> Result<Array, Error> {
-        let mut layout = self.layout();
-        let array = layout.allocate_array(count, bytes, grain)?;
-        // While no other thread allocates.
-        self.arrays.add(array);
-        Ok(array)
+    pub fn allocate(&self, shape: Shape) -> Result<Allocated, Error> {
+        let mut tables = self.tables();
+        let used = tables.freed.get_mut(&shape).and_then(Vec::pop);
+        let array = match used {
+            Some(array) => array,
+            None => {
+                let array = tables.layout.allocate_array(shape.count, shape.bytes, shape.grain)?;
+                // While no other thread allocates.
+                self.arrays.iter().for_each(|arrays| arrays.add(array));
+                array
+            }
+        };
+        tables.allocated.insert(self.distance(&array), (shape, array));
+        Ok(Allocated { array, was_used: used.is_some() })
+    }
+
+    /// The array that begins at an address.
+    pub fn allocated_at(&self, address: usize) -> Option<Array> {
+        let distance = address.checked_sub(self.views.base())?;
+        Some(self.tables().allocated.get(&distance)?.1)
+    }
+
+    /// Frees an array, which all hosts do alike. On the only machine this host's threads cannot use it from then on.
+    pub fn free(&self, array: &Array) {
+        let mut tables = self.tables();
+        let Some((shape, _)) = tables.allocated.remove(&self.distance(array)) else { return };
+        if self.arrays.is_some() {
+            tables.freed.entry(shape).or_default().push(*array);
+            return;
+        }
+        for pages in self.areas(array) {
+            // Where the kernel cannot split more mappings the program is not stopped from a mistake.
+            let _ = self.allow(pages.clone(), Access::Write, Access::None);
+            self.views.show_in_dumps(pages, false);
+        }
+        let freed = tables.layout.free_array(array);
+        debug_assert!(freed.is_ok(), "{freed:?}");
+    }
+
+    fn distance(&self, array: &Array) -> usize {
+        let place = array.minipage(0);
+        place.view * self.views.bytes() + place.offset
     }
 
     /// Bytes in pages that no minipage uses.
     pub fn left(&self) -> usize {
-        self.layout().left()
+        self.tables().layout.left()
     }
 
-    /// Where a minipage is. In a signal handler too.
+    /// Where a minipage is. In a signal handler too, where threads fault.
     pub fn place(&self, minipage: u32) -> Option<Place> {
-        self.heap.place(minipage).or_else(|| self.arrays.place(minipage))
+        self.heap.place(minipage).or_else(|| match &self.arrays {
+            Some(arrays) => arrays.place(minipage),
+            None => self.tables().layout.place(minipage),
+        })
     }
 
     /// The minipage that is used at an address. In a signal handler too.
@@ -165,16 +243,43 @@ impl Memory {
         bytes > 0
     }
 
+    /// Lets the pages of an array exist, on the only machine: by one host of it.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    pub fn reserve(&self, array: &Array) -> Result<(), Error> {
+        let (Some(object), pages) = (&self.object, array.own_pages()) else { return Ok(()) };
+        let bytes = pages.len() * PAGE_BYTES;
+        let free = free_bytes_for(bytes);
+        if free.is_some_and(|free| bytes as u64 > free) {
+            return Err(Error::Full { memories: 1, bytes, free: free.unwrap_or(0) });
+        }
+        let reserved = object.reserve(pages.start * PAGE_BYTES, bytes);
+        if reserved.is_err() {
+            // What the kernel has given before it had no more.
+            let _ = self.views.give_back(pages.start * PAGE_BYTES, bytes);
+        }
+        Ok(reserved?)
+    }
+
     /// Lets this host's threads use all of an array.
     ///
     /// # Errors
     /// The kernel cannot split more mappings.
     pub fn open(&self, array: &Array) -> Result<(), Error> {
-        for (view, pages) in array.areas() {
-            let address = self.views.address(view, pages.start * PAGE_BYTES);
-            self.allow(address..address + pages.len() * PAGE_BYTES, Access::None, Access::Write)?;
+        for pages in self.areas(array) {
+            self.allow(pages.clone(), Access::None, Access::Write)?;
+            self.views.show_in_dumps(pages, true);
         }
         Ok(())
+    }
+
+    /// The pages of an array in each view, as addresses.
+    fn areas(&self, array: &Array) -> impl Iterator<Item = Range<usize>> {
+        array.areas().map(move |(view, pages)| {
+            let address = self.views.address(view, pages.start * PAGE_BYTES);
+            address..address + pages.len() * PAGE_BYTES
+        })
     }
 
     /// Lets this host's threads do so much with a minipage, and no more; they could do so much `before`.
@@ -200,9 +305,14 @@ impl Memory {
         })
     }
 
-    fn layout(&self) -> MutexGuard<'_, Layout> {
-        self.layout.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Bytes that the kernel could give, where so many are wanted that it matters.
+fn free_bytes_for(bytes: usize) -> Option<u64> {
+    (bytes > UNSEEN_BYTES).then(free_bytes).flatten()
 }
 
 /// What access means to the kernel.

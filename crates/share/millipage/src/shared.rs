@@ -337,3 +337,11 @@ unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         );
     }
 }
+
+/// In pieces, so that no private memory of that size is needed.
+pub fn fill_with_zeros(row: Row<u8>) {
+    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+    for first in (0..row.len()).step_by(PAGE_BYTES) {
+        row.write(first, &ZEROS[..PAGE_BYTES.min(row.len() - first)]);
+    }
+}

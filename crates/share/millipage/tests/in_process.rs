@@ -2,6 +2,7 @@
 
 mod alone;
 mod chance;
+mod together;
 
 use std::{
     fs::File,

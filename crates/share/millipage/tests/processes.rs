@@ -142,6 +142,27 @@ fn a_host_of_one_machine_counts_no_memory_that_it_has_not_used() {
     }
 }
 
+#[test]
+fn memory_of_one_machine_is_as_large_as_need_be_and_costs_what_is_used() {
+    const TEST: &str = "memory_of_one_machine_is_as_large_as_need_be_and_costs_what_is_used";
+    const BYTES: u64 = 400 << 20;
+    if forebay_millipage::free_bytes().is_none_or(|free| free < 4 * BYTES) {
+        return skip(TEST, "this machine has little memory free");
+    }
+    let mut job = Job::start(3, &["grow", &BYTES.to_string()], |rank, command| {
+        Together.set(rank, command);
+        command.env(SIZE, "0");
+    });
+    for host in 0..3 {
+        let (status, stdout, stderr) = job.end(host);
+        assert_eq!((status, &*stderr), (Some(0), ""), "{stdout}");
+        let peak =
+            stdout.strip_prefix(&format!("1 of {BYTES}, VmHWM:")).unwrap_or_else(|| panic!("{stdout}"));
+        let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kib < 24 << 10, "{kib} KiB");
+    }
+}
+
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
 fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
     let mut job = Job::start(3, &["wait", place], |rank, command| {
@@ -282,17 +303,17 @@ fn more_memory_than_a_control_group_allows_is_refused() {
         Ok(limit) => limit,
         Err(why) => return skip("more_memory_than_a_control_group_allows_is_refused", &why),
     };
-    let host = || {
+    let host = |what| {
         let mut command = Command::new("sh");
         command
             .args(["-c", "echo 0 > \"$1\" && shift && exec \"$@\"", "sh"])
             .arg(limit.processes_file())
             .arg(support::example("sharing"))
-            .arg("check");
+            .arg(what);
         command
     };
     let share = |size: &'static str, sharing: Sharing| {
-        Job::of(vec![host(), host()], move |rank, command| {
+        Job::of(vec![host("check"), host("check")], move |rank, command| {
             command.env(SIZE, size);
             sharing.set(rank, command);
         })
@@ -303,6 +324,17 @@ fn more_memory_than_a_control_group_allows_is_refused() {
     // One memory is there once.
     refused(share("134217728", Together), &["134217728 bytes of shared memory do not fit"]);
     share("67108864", Together).end_well();
+    // What there is no room for when it is allocated is an error on all hosts, which go on with less.
+    let mut job = Job::of(vec![host("grow"), host("grow")], |rank, command| {
+        command.args(["62914560", "25165824"]).env(SIZE, "67108864");
+        Together.set(rank, command);
+    });
+    let told = ["62914560 bytes of shared memory do not fit: this machine", ", for which it has no room;"];
+    for (host, why) in told.into_iter().enumerate() {
+        let (status, stdout, stderr) = job.end(host);
+        assert_eq!((status, &*stderr), (Some(0), ""), "{stdout}");
+        assert!(stdout.starts_with("refused: ") && stdout.contains(why), "host {host}: {stdout}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
     engine::Ended,
     heap::{Kind, Taken},
     requests::Request,
-    shared::Row,
+    shared::{Row, fill_with_zeros},
 };
 
 impl Host {
@@ -108,13 +108,5 @@ impl Shared {
             None if heap.free(minipage) => Ended::Well,
             None => Ended::Disagreed,
         }
-    }
-}
-
-/// In pieces, so that no private memory of that size is needed.
-fn fill_with_zeros(row: Row<u8>) {
-    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
-    for first in (0..row.len()).step_by(PAGE_BYTES) {
-        row.write(first, &ZEROS[..PAGE_BYTES.min(row.len() - first)]);
     }
 }

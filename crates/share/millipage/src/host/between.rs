@@ -152,6 +152,17 @@ impl Between {
         Ok(())
     }
 
+    /// The minipages of an array that begin at this host, by their numbers in it.
+    pub fn begun_at(
+        &self,
+        shared: &Shared,
+        array: &Array,
+        placement: Placement,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let (me, hosts, count) = (shared.me, shared.hosts, array.minipages);
+        (0..count).filter(move |index| home(placement, *index, count, hosts) == me)
+    }
+
     /// Lets the pages of an array allow what the machine may do with them at first. When all hosts have added it.
     pub fn open(&self, shared: &Shared, array: &Array) {
         if self.service.is_some() {

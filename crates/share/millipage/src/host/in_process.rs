@@ -103,9 +103,9 @@ struct OfMachine {
 
 impl OfMachine {
     fn new(machine: HostId, machines: &Machines, options: Options) -> Result<Self, Error> {
-        let extent = Extent::new(options.bytes, options.granularity.views(options.views));
+        let extent = Extent::new(options.bytes_here(), options.granularity.views(options.views));
         let common = Object::sparse(Common::bytes(machines, machines.first(machine), &extent))?;
-        let memory = Object::growing(options.bytes, extent.bytes())?;
+        let memory = Object::growing(extent.together_bytes(), extent.bytes())?;
         Ok(Self { memory, common: Mapping::new(&common)?, doorbell: OnceLock::new(), extent })
     }
 

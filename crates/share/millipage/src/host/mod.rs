@@ -10,6 +10,7 @@ mod options;
 mod pieces;
 mod progress;
 mod state;
+mod together;
 mod watch;
 
 use std::{
@@ -28,7 +29,7 @@ use forebay_vm::{
 };
 
 pub use in_process::{in_process, in_process_machines, in_process_together};
-pub use options::{Granularity, Options};
+pub use options::{BYTES_OF_SEVERAL, Granularity, Options};
 pub use state::Shared;
 pub use watch::Vitals;
 
@@ -66,8 +67,6 @@ pub struct Host {
     meeting: Option<Meeting>,
     /// None where no access can fault.
     _served: Option<Served>,
-    /// The memory of a job on one machine, kept open so that other processes can open it.
-    object: Option<Object>,
     pub(crate) everyone: OnceLock<Team>,
 }
 
@@ -110,12 +109,11 @@ impl Host {
         let hosts = machines.hosts_at_all();
         let alone = heap.extent().alone_numbers();
         let between = desk.map(|desk| Between::new(me, machines, desk, transport, here, alone, foresight));
-        let object = object.filter(|_| between.is_none());
         let memory = if between.is_some() {
             Memory::of_one_of_several(views, heap)?
         } else {
             views.keep_in_children()?;
-            Memory::of_one_machine(views, heap)?
+            Memory::of_one_machine(views, heap, object)?
         };
         let shared = Shared::new(me, hosts, memory, board, between, granularity, meeting.is_some())?;
         let shared: &'static Shared = Box::leak(Box::new(shared));
@@ -140,7 +138,7 @@ impl Host {
             shared.tell_wrappers();
             set_batch();
         }
-        Ok(Self { shared, threads, meeting, _served: served, object, everyone: OnceLock::new() })
+        Ok(Self { shared, threads, meeting, _served: served, everyone: OnceLock::new() })
     }
 
     pub(crate) const fn shared(&self) -> &'static Shared {
@@ -200,9 +198,10 @@ impl Host {
         // Nothing is allocated before all agree, so that their tables stay the same.
         self.shared.meet(COLLECTIVE, digest(&call), call)?;
         let allocated = self.shared.allocate(rows, bytes, chunk, placement);
+        let why = if allocated.is_ok() { "" } else { ", for which it has no room" };
         // No host goes on before all know the minipages; all call this, whether there was room or not.
-        self.shared.meet(COLLECTIVE, digest(&(call, allocated.is_ok())), call)?;
-        let array = allocated?;
+        let met = self.shared.meet(COLLECTIVE, digest(&(call, allocated.is_ok())), &format!("{call}{why}"));
+        let array = self.shared.allocated_alike(allocated, met)?;
         self.shared.open(&array);
         Ok(Rows::new(self.shared, array, columns))
     }

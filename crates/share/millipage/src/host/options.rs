@@ -3,7 +3,8 @@
 /// How much is shared, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size of the shared memory.
+    /// Size of the shared memory. 0 is as large as need be: on one machine half of what is free there when hosts join, of which no more
+    /// is taken than hosts allocate, and 64 MiB elsewhere.
     pub bytes: usize,
     /// Minipages that can share a page.
     pub views: usize,
@@ -11,6 +12,16 @@ pub struct Options {
     pub at: Option<usize>,
     /// What is shared at a time.
     pub granularity: Granularity,
+}
+
+/// Size of a memory whose size is not given, where each page of it exists from the beginning.
+pub const BYTES_OF_SEVERAL: usize = 64 << 20;
+
+impl Options {
+    /// The size of the memory of hosts in one process.
+    pub(crate) fn bytes_here(&self) -> usize {
+        if self.bytes == 0 { BYTES_OF_SEVERAL } else { self.bytes }
+    }
 }
 
 /// What is shared at a time.
@@ -35,6 +46,6 @@ impl Granularity {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bytes: 64 << 20, views: 16, at: None, granularity: Granularity::Fine }
+        Self { bytes: 0, views: 16, at: None, granularity: Granularity::Fine }
     }
 }

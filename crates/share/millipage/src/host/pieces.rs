@@ -25,11 +25,11 @@ impl Host {
     /// # Errors
     /// The kernel does not tell.
     pub fn memory_name(&self) -> Result<Option<String>, Error> {
-        let object = self.object.as_ref();
+        let object = self.shared.memory().object();
         Ok(object.map(|object| object.name()).transpose()?.map(|name| name.to_string()))
     }
 
-    /// How many bytes of the memory no allocation has yet.
+    /// How many bytes of the memory any allocation of all hosts can have.
     #[must_use]
     pub fn left(&self) -> usize {
         self.shared.memory().left()

@@ -13,7 +13,7 @@ use forebay_coherence::{Access, Barrier, Counts, HostId, Minipage};
 use forebay_vm::{
     Origin,
     fault::{Fault, Serve},
-    layout::{Array, Grain},
+    layout::Array,
 };
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
     names,
 };
 use crate::{
-    Error, Placement,
+    Error,
     board::Board,
     engine::Ended,
     memory::Memory,
@@ -46,7 +46,7 @@ pub struct Shared {
     pub(super) recursive: Recursive,
     /// Where there are other machines.
     between: Option<Between>,
-    granularity: Granularity,
+    pub(super) granularity: Granularity,
     pub(super) clock: Clock,
     pub(super) leaving: AtomicBool,
     /// Whether the process ends with this host.
@@ -172,32 +172,6 @@ impl Shared {
         let result = act();
         recorder.go_on();
         result
-    }
-
-    pub(super) fn allocate(
-        &self,
-        count: usize,
-        bytes: usize,
-        chunk: usize,
-        placement: Placement,
-    ) -> Result<Array, Error> {
-        let grain = match self.granularity {
-            Granularity::Fine => Grain::Parts(chunk),
-            Granularity::Page => Grain::Page,
-        };
-        let array = self.memory.allocate(count, bytes, grain)?;
-        let Some(between) = &self.between else {
-            self.memory.open(&array)?;
-            return Ok(array);
-        };
-        between.add(self, &array, placement, |home| {
-            if let Some(recorder) = self.recorder.get() {
-                let copies = placement == Placement::Copies;
-                let bytes = array.minipage_bytes as u32;
-                recorder.add(forebay_coherence::trace::Shared { bytes, home: home.0, copies });
-            }
-        })?;
-        Ok(array)
     }
 
     /// All hosts have allocated an array.

@@ -8,14 +8,15 @@ mod pmix;
 mod terms;
 mod way;
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use forebay_coherence::Foresight;
 use forebay_launch::environment;
-use forebay_linux::groups;
-use forebay_vm::{Object, Views, free_memory_bytes, free_swap_bytes, layout::VIEWS_MAX};
+use forebay_linux::{groups, kernel_text};
+use forebay_vm::{Object, PAGE_BYTES, Views, free_memory_bytes, free_swap_bytes, layout::VIEWS_MAX};
 use meeting::variable;
 use one_memory::OfMachine;
+use rustix::process::{Resource, getrlimit};
 use terms::Terms;
 
 pub use meeting::Meeting;
@@ -25,11 +26,13 @@ use way::Has;
 use crate::{
     Error, Host, Options,
     heap::Extent,
-    host::{Start, Vitals},
+    host::{BYTES_OF_SEVERAL, Start, Vitals},
     transport::{Wire, liveness::SILENCE},
 };
 
 const SWITCH: &str = "0 or 1";
+/// Addresses that a process can have, on processors with the fewest.
+const ADDRESSES: usize = 1 << 47;
 /// Addresses that are tried before the hosts give up.
 const ATTEMPTS: usize = 16;
 
@@ -62,7 +65,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let (terms, all) = meeting.agree(terms(options), Terms::to_bytes)?;
     let places = terms.compare(&all)?;
     let OfMachine { memory, common, machines } =
-        one_memory::agree(&terms, terms.machines(&all), &places, &mut meeting)?;
+        one_memory::agree(&terms, terms.room(&all), terms.machines(&all), &places, &mut meeting)?;
     // Where there is one machine, the privileged view is not used.
     let used_bytes = if machines.count() == 1 { 0 } else { common.heap.extent().together_bytes() };
     let views = map(&memory, &terms, used_bytes, &mut meeting)?;
@@ -93,6 +96,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
 
 fn terms(options: Options) -> Result<Terms, Error> {
     let bytes = variable(environment::SIZE, "a number of bytes")?.unwrap_or(options.bytes);
+    let bytes = (bytes > 0).then_some(bytes);
     let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
     let silence = variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
     let wire = wire()?;
@@ -104,7 +108,26 @@ fn terms(options: Options) -> Result<Terms, Error> {
     let granularity = options.granularity;
     let views = granularity.views(views);
     let machine = variable(environment::MACHINE, "a number of a machine")?.unwrap_or(0);
-    Ok(Terms { bytes, views, granularity, at: options.at, wire, separate, machine, silence, foresight })
+    let (at, room) = (options.at, room(views));
+    Ok(Terms { bytes, room, views, granularity, at, wire, separate, machine, silence, foresight })
+}
+
+/// How large the memory of a job on one machine can be. What all hosts allocate together can be so large, and what hosts allocate alone
+/// too. So half of what is free, where the address space has room for all views, and minipages have numbers.
+fn room(views: usize) -> usize {
+    // All of the memory would be locked with the rest.
+    let is_locked = locked_bytes().is_none_or(|bytes| bytes > 0);
+    let free = free_bytes().filter(|_| !is_locked).map_or(0, |free| free as usize / 2);
+    let space = getrlimit(Resource::As).current.map_or(ADDRESSES, |limit| ADDRESSES.min(limit as usize));
+    let mapped = space / 2 / (2 * (views + 1));
+    let numbered = u32::MAX as usize / (2 * views) * PAGE_BYTES;
+    let room = free.min(mapped).min(numbered) / PAGE_BYTES * PAGE_BYTES;
+    room.max(BYTES_OF_SEVERAL)
+}
+
+/// Bytes that this process has locked in memory.
+fn locked_bytes() -> Option<u64> {
+    kernel_text::bytes(&fs::read_to_string("/proc/self/status").ok()?, "VmLck")
 }
 
 /// Whether a variable says 1; what it is without one.
@@ -134,14 +157,14 @@ pub fn free_bytes() -> Option<u64> {
     free_memory_bytes().map(|memory| groups::left_of_bytes(&groups::own(), memory, swap))
 }
 
-/// A memory object, if there is memory for so many `here`.
-fn memory(terms: &Terms, here: usize) -> Result<Object, Error> {
-    let free = free_bytes();
-    let wanted = (terms.bytes as u64).saturating_mul(here as u64);
+/// A memory object, if there is memory for so many `here`. On the only machine its pages exist from their allocation on.
+fn memory(extent: Extent, here: usize, is_only: bool) -> Result<Object, Error> {
+    let (free, bytes) = (free_bytes(), extent.together_bytes());
+    let wanted = (bytes as u64).saturating_mul(here as u64);
     if free.is_some_and(|free| wanted > free) {
-        return Err(Error::Full { memories: here, bytes: terms.bytes, free: free.unwrap_or(0) });
+        return Err(Error::Full { memories: here, bytes, free: free.unwrap_or(0) });
     }
-    Ok(Object::growing(terms.bytes, Extent::new(terms.bytes, terms.views).bytes())?)
+    Ok(if is_only { Object::sparse(extent.bytes()) } else { Object::growing(bytes, extent.bytes()) }?)
 }
 
 /// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves. So much is

@@ -10,7 +10,9 @@ use super::{
     Meeting,
     terms::{Terms, Whereabouts},
 };
-use crate::{Error, desk::Common, doorbell::Doorbell, heap::Extent, machines::Machines};
+use crate::{
+    Error, desk::Common, doorbell::Doorbell, heap::Extent, host::BYTES_OF_SEVERAL, machines::Machines,
+};
 
 /// What a host has of its machine.
 pub struct OfMachine {
@@ -19,20 +21,23 @@ pub struct OfMachine {
     pub machines: Arc<Machines>,
 }
 
-/// The memory of this host's machine, and what its hosts share besides. Hosts of a machine that cannot open the same ones have
+/// The memory of this host's machine, which has `room` for so many bytes where its size is by need, and what its hosts share besides. Hosts of a machine that cannot open the same ones have
 /// memories of their own, each as if on a machine of its own.
 ///
 /// # Errors
 /// There is not enough memory, or a host has ended.
 pub fn agree(
     terms: &Terms,
+    room: usize,
     machines: Machines,
     places: &[Whereabouts],
     meeting: &mut Meeting,
 ) -> Result<OfMachine, Error> {
     let me = meeting.me;
+    let by_need = if machines.count() == 1 { room } else { BYTES_OF_SEVERAL };
+    let extent = Extent::new(terms.bytes.unwrap_or(by_need), terms.views);
     let makes = machines.serves(me);
-    let made = if makes { make(terms, &machines, places, me).map(Some) } else { Ok(None) };
+    let made = if makes { make(extent, &machines, places, me).map(Some) } else { Ok(None) };
     let (made, said) = meeting.agree(made, |made| {
         let names = made.as_ref().map(|made| made.names.clone());
         names.unwrap_or_default().into_bytes()
@@ -41,7 +46,7 @@ pub fn agree(
     // The first host keeps the board open until all hosts have it.
     let (had, _board) = match made {
         Some(Made { memory, common, board, .. }) => (Ok((memory, common)), Some(board)),
-        None => (open(terms, &machines, me, said.get(first.index()).map_or(&[], Vec::as_slice)), None),
+        None => (open(extent, &machines, me, said.get(first.index()).map_or(&[], Vec::as_slice)), None),
     };
     let have = meeting.exchange(&[u8::from(had.is_ok())])?;
     let have: Vec<bool> = have.iter().map(|said| said == &[1]).collect();
@@ -51,7 +56,7 @@ pub fn agree(
     let has_all = |host| machines.hosts(machines.of(host)).iter().all(|host| have[host.index()]);
     let key = |host: u16| (machines.of(HostId(host)).0, (!has_all(HostId(host))).then_some(host));
     let apart = Machines::by(&(0..machines.hosts_at_all()).map(key).collect::<Vec<_>>());
-    agree(terms, apart, places, meeting)
+    agree(terms, room, apart, places, meeting)
 }
 
 /// What the first host of a machine has made.
@@ -63,11 +68,10 @@ struct Made {
     names: String,
 }
 
-fn make(terms: &Terms, machines: &Machines, places: &[Whereabouts], me: HostId) -> Result<Made, Error> {
+fn make(extent: Extent, machines: &Machines, places: &[Whereabouts], me: HostId) -> Result<Made, Error> {
     let ranks = (0..machines.hosts_at_all()).map(HostId);
     let here = ranks.filter(|host| places[host.index()].on_this_machine && machines.serves(*host)).count();
-    let memory = super::memory(terms, here)?;
-    let extent = Extent::new(terms.bytes, terms.views);
+    let memory = super::memory(extent, here, machines.count() == 1)?;
     let board = Object::sparse(Common::bytes(machines, me, &extent))?;
     let doorbell = |asleep| Doorbell::new(asleep).map(Arc::new);
     let common = Common::new(Mapping::new(&board)?, machines, me, extent, doorbell).map_err(Error::Wait)?;
@@ -78,7 +82,7 @@ fn make(terms: &Terms, machines: &Machines, places: &[Whereabouts], me: HostId) 
     Ok(Made { memory, board, common, names })
 }
 
-fn open(terms: &Terms, machines: &Machines, me: HostId, names: &[u8]) -> Result<(Object, Common), Error> {
+fn open(extent: Extent, machines: &Machines, me: HostId, names: &[u8]) -> Result<(Object, Common), Error> {
     let names = String::from_utf8_lossy(names);
     let mut names = names.lines();
     let mut object = || -> Result<Object, Error> {
@@ -91,7 +95,6 @@ fn open(terms: &Terms, machines: &Machines, me: HostId, names: &[u8]) -> Result<
         let name = name.ok_or(std::io::ErrorKind::NotFound)?;
         Doorbell::named(&name, asleep).map(Arc::new)
     };
-    let extent = Extent::new(terms.bytes, terms.views);
     let common = Common::new(Mapping::new(&board)?, machines, me, extent, doorbell).map_err(Error::Wait)?;
     Ok((memory, common))
 }

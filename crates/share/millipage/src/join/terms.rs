@@ -7,11 +7,14 @@ use rustix::process::{Pid, geteuid, getpid};
 use crate::{Error, Granularity, machines::Machines, transport::Wire};
 
 /// What hosts say to each other while they join, and afterwards. Another one has another number.
-const PROTOCOL: u32 = 6;
+const PROTOCOL: u32 = 7;
 
 /// How much is shared, how, and over what.
 pub struct Terms {
-    pub bytes: usize,
+    /// None where the memory is as large as need be.
+    pub bytes: Option<usize>,
+    /// How large it can be then, as this host finds.
+    pub room: usize,
     pub views: usize,
     pub granularity: Granularity,
     pub at: Option<usize>,
@@ -30,15 +33,17 @@ impl Terms {
     /// A line for each, and some that may differ: where this host is, what it counts as on, and whose it is.
     pub fn to_bytes(&self) -> Vec<u8> {
         let at = self.at.map_or_else(|| "anywhere".into(), |at| format!("{at:#x}"));
+        let size = self.bytes.map_or_else(|| "by need".into(), |bytes| bytes.to_string());
         let lines = [
             format!("protocol {PROTOCOL}"),
             format!("version {}", env!("CARGO_PKG_VERSION")),
-            format!("size {}", self.bytes),
+            format!("size {size}"),
             format!("views {}", self.views),
             format!("granularity {:?}", self.granularity),
             format!("transport {}", self.wire),
             format!("separate {}", if self.separate { "memories" } else { "machines" }),
             format!("address {at}"),
+            format!("{ROOM}{}", self.room),
             format!("{MACHINE}{}", machine()),
             format!("{PROCESS}{} {}", processes(), getpid()),
             format!("{COUNTS_AS}{}", self.machine),
@@ -57,7 +62,7 @@ impl Terms {
         let first = all.first().map(|said| &**said).unwrap_or_default();
         for (host, said) in all.iter().enumerate() {
             let differs = |(line, other): &(&str, &str)| {
-                let own = [MACHINE, PROCESS, COUNTS_AS, NETWORK, USER];
+                let own = [ROOM, MACHINE, PROCESS, COUNTS_AS, NETWORK, USER];
                 line != other && !own.iter().any(|name| line.starts_with(name))
             };
             if let Some((line, other)) = first.lines().zip(said.lines()).find(differs) {
@@ -72,6 +77,12 @@ impl Terms {
             }
         }
         Ok(all.iter().map(|said| whereabouts(said)).collect())
+    }
+
+    /// How large the memory of one machine can be, where that is by need: as large as each host finds that it can be.
+    pub fn room(&self, all: &[Vec<u8>]) -> usize {
+        let room = |said: &Vec<u8>| value(&String::from_utf8_lossy(said), ROOM)?.parse().ok();
+        all.iter().filter_map(room).fold(self.room, usize::min)
     }
 
     /// Which hosts map one memory: those on one machine that can see each other, unless each has a memory of its own.
@@ -100,6 +111,7 @@ pub struct Whereabouts {
     pub is_of_this_user: bool,
 }
 
+const ROOM: &str = "room ";
 const MACHINE: &str = "machine ";
 const PROCESS: &str = "process ";
 const COUNTS_AS: &str = "counts as on ";
@@ -142,7 +154,8 @@ mod tests {
     fn terms(bytes: usize, wire: Wire) -> Terms {
         let granularity = Granularity::Fine;
         let (views, at, separate, silence, foresight) = (4, None, false, Duration::ZERO, true);
-        Terms { bytes, views, granularity, at, wire, separate, machine: 0, silence, foresight }
+        let (bytes, room) = (Some(bytes), 4096);
+        Terms { bytes, room, views, granularity, at, wire, separate, machine: 0, silence, foresight }
     }
 
     #[test]
@@ -192,5 +205,14 @@ mod tests {
             let error = host.compare(&all).unwrap_err().to_string();
             assert_eq!(error, "join(): host 2 has size 8192, host 0 has 4096; start all hosts alike");
         }
+    }
+    #[test]
+    fn a_memory_by_need_is_as_large_as_all_hosts_have_room_for() {
+        let hosts =
+            [3 << 30, 1 << 30, 2 << 30].map(|room| Terms { bytes: None, room, ..terms(0, Wire::Auto) });
+        let all = hosts.each_ref().map(Terms::to_bytes);
+        assert!(hosts.iter().all(|host| host.compare(&all).is_ok() && host.room(&all) == 1 << 30));
+        let error = hosts[0].compare(&[all[0].clone(), terms(8192, Wire::Auto).to_bytes()]).unwrap_err();
+        assert!(error.to_string().contains("host 1 has size 8192, host 0 has by need"), "{error}");
     }
 }
