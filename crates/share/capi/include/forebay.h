@@ -15,7 +15,7 @@
  * status 70 if it waits for memory that can never come.
  *
  * Threads: any thread may call any function at any time. The collective functions (forebay_rows, forebay_alloc,
- * forebay_barrier) are called by all hosts in the same order, each by one thread at a time. forebay_leave wants no other
+ * forebay_free_together, forebay_barrier) are called by all hosts in the same order, each by one thread at a time. forebay_leave wants no other
  * thread in a call. None of them may be called in a signal handler.
  *
  * Forks: a child that a host forks is no host, and calls fail there. It has the memory of a job on one machine. Between
@@ -51,8 +51,9 @@ struct forebay_stat {
 };
 
 /*
- * Makes this process a host, and waits until all have called it. `bytes` is the size of the shared memory (0: 64 MiB),
- * `views` how many minipages can share a page (0: 16; at most 256). forebay share's --size and --views take their places.
+ * Makes this process a host, and waits until all have called it. `bytes` is the size of the shared memory. 0 is as
+ * large as need be: on one machine half of what is free there, of which no more is taken than is allocated, else 64 MiB. `views` is
+ * how many minipages can share a page (0: 16; at most 256). forebay share's --size and --views take their places.
  * A process can join once. One thread.
  */
 int forebay_join(size_t bytes, unsigned views);
@@ -93,7 +94,14 @@ void *forebay_rows(size_t rows, size_t bytes, size_t chunk, int placement);
  */
 void *forebay_alloc(size_t bytes, int placement);
 
-/* Stores at `bytes` how many bytes no such allocation has yet. Any thread. */
+/*
+ * Frees what forebay_rows or forebay_alloc has allocated; `start` is its first byte, as in the first pointer of a table. All hosts call
+ * it, and go on when all have. From then on no host may use the memory, and it is allocated again: on one machine by all calls, between
+ * machines by calls with the same arguments. Fails where no such allocation begins, or where it is free already. Collective.
+ */
+int forebay_free_together(void *start);
+
+/* Stores at `bytes` how many bytes any such allocation can have. Any thread. */
 int forebay_left(size_t *bytes);
 
 /*

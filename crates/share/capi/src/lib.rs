@@ -38,9 +38,8 @@ pub struct Stat {
 pub extern "C" fn forebay_join(bytes: usize, views: c_uint) -> c_int {
     attempt(|| {
         let default = Options::default();
-        let or = |given: usize, default| if given == 0 { default } else { given };
-        let options =
-            Options { bytes: or(bytes, default.bytes), views: or(views as usize, default.views), ..default };
+        let views = if views == 0 { default.views } else { views as usize };
+        let options = Options { bytes, views, ..default };
         host::join(options).map(|()| 0)
     })
 }
@@ -108,6 +107,12 @@ pub extern "C" fn forebay_alloc(bytes: usize, placed: c_int) -> *mut c_void {
         let rows = host.rows::<u8>(1, bytes, placement(placed, host.hosts())?)?;
         Ok(rows.row(0).as_ptr().cast())
     })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn forebay_free_together(start: *mut c_void) -> c_int {
+    attempt(|| Ok(host()?.free_together(start as usize).map(|()| 0)?))
 }
 
 /// See the header.

@@ -69,6 +69,7 @@ static void before_joining(void) {
     FAILS(forebay_rwlock_unlock((forebay_rwlock *)&first) == -1, "not a host");
     FAILS(forebay_rows(1, 1, 1, FOREBAY_BLOCKS) == NULL, "not a host");
     FAILS(forebay_alloc(1, FOREBAY_BLOCKS) == NULL, "not a host");
+    FAILS(forebay_free_together(NULL) == -1, "not a host");
     FAILS(forebay_block(0, 1, &first, &end) == -1, "not a host");
     FAILS(forebay_touch(&first, 1, FOREBAY_READ) == -1, "not a host");
     FAILS(forebay_prefetch(&first, 1, FOREBAY_READ) == -1, "not a host");
@@ -311,6 +312,16 @@ static void many(void) {
     /* Eight views, so eight to a page. */
     CHECK(forebay_left(&after) == 0 && before - after <= 10 * 4096);
     FAILS(forebay_left(NULL) == -1, "NULL");
+    /* More than there is, but for what all have freed. */
+    for (int round = 0; round < 12; round++) {
+        char *part = (char *)forebay_alloc(after / 8, 0);
+        CHECK(part != NULL && part[after / 8 - 1] == 0);
+        CHECK(forebay_barrier() == 0);
+        if (rank == count - 1) part[after / 8 - 1] = 1;
+        FAILS(forebay_free_together(part + 1) == -1, "begins at");
+        CHECK(forebay_free_together(part) == 0);
+        FAILS(forebay_free_together(part) == -1, "free already");
+    }
     CHECK(forebay_barrier() == 0);
 }
 
