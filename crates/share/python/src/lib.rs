@@ -90,6 +90,10 @@ impl Host {
         })
     }
 
+    fn free_together(&self, py: Python<'_>, address: usize) -> PyResult<()> {
+        self.call(py, |host| host.free_together(address))
+    }
+
     /// Bytes that this host allocates alone: their address.
     fn malloc(&self, py: Python<'_>, bytes: usize) -> PyResult<usize> {
         self.call(py, |host| Ok(host.malloc::<u8>(bytes)?.as_ptr() as usize))

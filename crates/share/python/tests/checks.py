@@ -197,6 +197,22 @@ def long_vectors_take_the_memory_that_they_have(host):
     host.barrier()
 
 
+def all_hosts_free_an_array_and_use_the_memory_again(host):
+    rows = host.left() // 16 // 4096
+    for turn in range(20):
+        array = host.array((rows, 512), chunk=64)
+        assert not array[:: rows - 1].to_numpy().any()
+        host.barrier()
+        array[turn] = array[-1] = host.rank + 1
+        host.free_together(array)
+        raises(ShareError, "free already", host.free_together, array)
+    for granularity in (None, "row", "element"):
+        left = host.left()
+        for _ in range(2):
+            host.free_together(host.array((50, 3), granularity=granularity))
+        assert left - host.left() <= 50 * 4096
+
+
 def a_host_allocates_alone_and_another_one_frees(host):
     addresses = host.array(host.hosts, np.int64)
     mine = host.allocate((3, 5), np.int32)
@@ -579,6 +595,7 @@ CHECKS = [
     what_one_host_writes_the_others_read,
     arrays_behave_as_those_of_numpy,
     long_vectors_take_the_memory_that_they_have,
+    all_hosts_free_an_array_and_use_the_memory_again,
     a_host_allocates_alone_and_another_one_frees,
     ranges_are_copied_and_assigned,
     parts_are_the_memory_itself,

@@ -106,6 +106,10 @@ class Parts(NDArrayOperatorsMixin, InPieces):
             return _chosen(self._with(chosen).to_numpy()[(slice(None),) * chosen.ndim + inner], self, index)
         return self._with(chosen)
 
+    def address(self) -> int:
+        """Where the first element is."""
+        return int(self._memory.__array_interface__["data"][0]) + int(self._table.flat[0])
+
     def element(self, index: tuple[int, ...]) -> npt.NDArray[Any]:
         """The element at an index, as an array without axes: the shared memory itself."""
         axes = self._table.ndim

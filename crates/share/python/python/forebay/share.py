@@ -88,7 +88,8 @@ def attach(
 def join(size: Optional[int] = None, views: Optional[int] = None) -> Host:
     """Make this process a host, when all processes of the job call this.
 
-    `size` is that of the shared memory in bytes (64 MiB if not given), `views` how many parts can share a page (1 to 256,
+    `size` is that of the shared memory in bytes. Without it the memory is as large as need be: on one machine half of what is free there,
+    of which no more is taken than is allocated, else 64 MiB. `views` is how many parts can share a page (1 to 256,
     16 if not given); ``forebay share --size`` and ``--views`` take their places. A process can join once.
 
     Use it as a context manager, or call `Host.leave`; at the latest a host leaves as the interpreter ends.
@@ -148,6 +149,15 @@ class Host:
             raise ValueError(f"placement is {on!r}; it can be 'blocks', 'cyclic', 'copies' or a rank")
         kind = _array.element_type(dtype)
         return self._arrays.allocate(_lengths(shape), kind, granularity, operator.index(chunk), (on, rank))
+
+    def free_together(self, array: Union[Parts, npt.NDArray[Any]]) -> None:
+        """Free an array that all hosts have allocated by `array`. All hosts call this, and go on when all have.
+
+        No host may use the array or a view of it afterwards: on one machine that ends the process with SIGSEGV.
+
+        Raises `ShareError` if no such array begins there, it is free already, or another host calls something else.
+        """
+        self._native.free_together(array.address() if isinstance(array, Parts) else _array.address(array))
 
     def allocate(self, shape: Union[int, Sequence[int]], dtype: npt.DTypeLike = float) -> Array:
         """Allocate an array of zeros alone, at any time, whatever other hosts do. It is one part.
@@ -253,7 +263,7 @@ class Host:
         self._native.touch(_pieces(array), write)
 
     def left(self) -> int:
-        """How many bytes of the job's memory no array of all hosts has yet."""
+        """How many bytes of the job's memory any array of all hosts can have."""
         return self._native.left()
 
     def stats(self) -> dict[str, int]:
