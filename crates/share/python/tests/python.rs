@@ -270,6 +270,7 @@ fn the_package_is_typed() {
         "__init__.py",
         "share.py",
         "_array.py",
+        "_distributed.py",
         "_fetched.py",
         "_host_arrays.py",
         "_memory.py",

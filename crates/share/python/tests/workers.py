@@ -416,6 +416,54 @@ def dask_shares_it():
     assert (array.T == np.arange(8)).all()
 
 
+def make_filled(number):
+    array = share.array(1000)
+    array[:] = number
+    return array
+
+
+def is_array(array):
+    return type(array) is share.Array
+
+
+def distributed_shares_it():
+    # Made before the import, as in programs that import where they need it.
+    array = share.array((8, 100))
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        told = client.gather([client.submit(set_row, array, row) for row in range(8)])
+        assert told == [("Array", True)] * 8 and (array.T == np.arange(8)).all()
+        scattered = client.scatter(array)
+        assert client.submit(set_row, scattered, 3).result() == ("Array", True)
+        # From one worker to the other one, and back to this process.
+        workers = list(client.scheduler_info()["workers"])
+        made = client.submit(make_filled, 7, workers=workers[:1])
+        assert client.submit(set_row, made, 2, workers=workers[1:]).result() == ("Array", True)
+        found = made.result()
+        assert is_array(found) and found[2] == 2 and found[3] == 7
+        found[4] = 8
+        assert client.submit(np.ndarray.item, made, 4, workers=workers[:1]).result() == 8
+
+
+def what_distributed_sends_elsewhere_or_keeps_on_a_disk_is_the_data():
+    from distributed.protocol import deserialize, serialize
+
+    array = share.array(100)
+    array[:] = 5
+
+    def sent(*addresses):
+        context = {end: {"address": address} for end, address in zip(("sender", "recipient"), addresses)}
+        return deserialize(*serialize(array, context=context or None))
+
+    for here in ("tcp://127.0.0.1:1234", "tls://[::1]:1234"):
+        array[0] += 1
+        assert is_array(sent(here, here)) and sent(here, here)[0] == array[0]
+    for addresses in [(), (here, "tcp://10.0.0.1:1"), ("tcp://10.0.0.1:1", here), ("tcp://name:1",) * 2]:
+        found = sent(*addresses)
+        assert type(found) is np.ndarray and np.array_equal(found, array)
+
+
 def pandas_works_in_it():
     import pandas
 
@@ -457,6 +505,8 @@ CHECKS = [
     system_calls_take_it,
     loky_shares_it,
     dask_shares_it,
+    distributed_shares_it,
+    what_distributed_sends_elsewhere_or_keeps_on_a_disk_is_the_data,
     pandas_works_in_it,
     hdf5_takes_it,
     what_a_child_puts_into_a_queue_is_there_when_it_ends,

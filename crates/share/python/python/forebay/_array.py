@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from . import _memory
+from . import _distributed, _memory
 from ._memory import Handle, JobMemory, Segment
 from ._share import ShareError
 
@@ -100,6 +100,7 @@ class Array(np.ndarray):
         return self.__reduce_ex__(2)
 
     def __dask_tokenize__(self) -> Any:
+        _distributed.register(Array, _has_place)
         # The place alone: what is written to the array later does not make it another one.
         memory = memory_of(self)
         where = (memory.inode, address(self) - memory.address) if memory is not None else self.tobytes()
@@ -179,6 +180,7 @@ def place(
     kind: type[Array] = Array,
 ) -> Array:
     """An array in memory that is mapped."""
+    _distributed.register(Array, _has_place)
     array = kind(shape, dtype, memory, offset, strides)
     if (axes, chunk) != (1, 1):
         array._axes, array._chunk = axes, chunk
@@ -215,6 +217,13 @@ def memory_of(array: Any) -> Union[Segment, JobMemory, None]:
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, (Segment, JobMemory)) else None
+
+
+def _has_place(array: Any) -> bool:
+    """Whether other processes of this machine find the memory."""
+    memory = memory_of(array) if array.size else None
+    # A segment that gives a handle is kept for it.
+    return isinstance(memory, Segment) or (memory is not None and memory.handle() is not None)
 
 
 #: The memory of the job that this process is a host of, as an ndarray of bytes.
