@@ -2,11 +2,11 @@
 
 mod support;
 
-use std::{fs, process::Command, thread};
+use std::{fs, process::Command, thread, time::Duration};
 
 use forebay_lab::MemoryLimit;
 use forebay_launch::environment::{INTERFACE, MACHINE, SEPARATE, SILENCE, SIZE, TRANSPORT, VIEWS};
-use forebay_testkit::skip;
+use forebay_testkit::{long, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Job;
 
@@ -40,6 +40,9 @@ impl Sharing {
     }
 }
 
+/// For what takes some seconds where hosts have a processor in turn.
+const CROWD_LIMIT: Duration = Duration::from_secs(300);
+
 /// The seconds of silence after which hosts are lost here, so that tests do not wait for long.
 const SILENCE_SECONDS: &str = "2";
 
@@ -56,11 +59,18 @@ fn contents_of_all_sizes_arrive() {
     }
 }
 
+/// `FOREBAY_COMPAT_LONG=1`: 128 hosts, three times over each way but UCX.
 #[test]
 fn many_hosts_share() {
-    for sharing in ALL {
-        Job::start(24, &["check", "1"], |rank, command| sharing.set(rank, command)).end_well();
+    let (hosts, times) = if long() { (128, 3) } else { (48, 1) };
+    let crowd = |hosts, sharing: Sharing| {
+        let job = Job::start(hosts, &["crowd"], |rank, command| sharing.set(rank, command));
+        job.end_well_within(CROWD_LIMIT);
+    };
+    for sharing in ALL.into_iter().chain([OF_MACHINES[0]]) {
+        (0..times).for_each(|_| crowd(hosts, sharing));
     }
+    crowd(48, Separate("ucx"));
 }
 
 #[test]

@@ -136,8 +136,12 @@ impl Job {
 
     /// Waits for the end of a host: its status, and what it wrote to standard output and error.
     pub fn end(&mut self, host: usize) -> (Option<i32>, String, String) {
+        self.end_within(host, LIMIT)
+    }
+
+    fn end_within(&mut self, host: usize, limit: Duration) -> (Option<i32>, String, String) {
         let process = &mut self.0[host];
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + limit;
         let status = loop {
             if let Some(status) = process.child.try_wait().unwrap() {
                 break status;
@@ -156,9 +160,14 @@ impl Job {
     }
 
     /// All end well.
-    pub fn end_well(mut self) {
+    pub fn end_well(self) {
+        self.end_well_within(LIMIT);
+    }
+
+    /// The same, each in so much time.
+    pub fn end_well_within(mut self, limit: Duration) {
         for host in 0..self.0.len() {
-            let (status, stdout, stderr) = self.end(host);
+            let (status, stdout, stderr) = self.end_within(host, limit);
             assert_eq!((status, &*stderr), (Some(0), ""), "host {host}: {stdout}");
         }
     }
