@@ -32,6 +32,9 @@ pub struct Streaming {
     /// MP4, MKV and TS in turn, with sound, B-frames, large key frames and a rate that varies
     #[arg(long, value_name = "WHICH", default_value = "made")]
     films: Films,
+    /// Play the films as cameras, one for each client, as forebay serve --cameras does
+    #[arg(long, conflicts_with_all = ["buffers", "files", "seek"])]
+    cameras: bool,
     /// Limit each client's link to so many times its film's mean rate, such as 1.5
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     link: Option<f64>,
@@ -131,6 +134,9 @@ Real films have a key frame each ten seconds, with two seconds' bits and at most
 1 MB. Their clients play picture and sound, and a stream is late if either is. A
 picture is whole if all its packets came; transport streams do not tell.
 
+Cameras are live: each client sees its own from the moment at which it comes.
+The drift of its clock is known, and makes no packet late.
+
 A link is computed by its client. Datagrams leave it one after the other, are as
 late as that makes them, and are lost if more than 0.3 s of others wait. Over
 TCP the client reads no faster and has a small window, so the rest waits at the
@@ -146,12 +152,16 @@ Examples:
   forebay evaluate streaming --clients 200 --disturb kill,half-open,slow,flood
   forebay evaluate streaming --films real --rate 4M --clients 50 --profile local
   forebay evaluate streaming --films real --clients 20 --link 1.5 --late 2000
+  forebay evaluate streaming --cameras --clients 1000 --rate 2M
   forebay evaluate streaming --clients 5000 --rate 200k --runs 1";
 
 /// Carries the comparison out.
 pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
-    let ours = args.buffers.iter().map(|buffers| Subject::Forebay { buffers: *buffers });
-    let mut subjects: Vec<Subject> = ours.filter(|_| args.peers != Some(Peers::Only)).collect();
+    let mut subjects: Vec<Subject> = match (args.peers, args.cameras) {
+        (Some(Peers::Only), _) => vec![],
+        (_, true) => vec![Subject::Cameras],
+        (_, false) => args.buffers.iter().map(|buffers| Subject::Forebay { buffers: *buffers }).collect(),
+    };
     if args.peers.is_some() {
         subjects.extend(Subject::peers());
     }
@@ -162,7 +172,8 @@ pub fn run(args: &Streaming) -> anyhow::Result<ExitCode> {
         transports: args.transport.clone(),
         clients: args.clients.clone(),
         films: args.films,
-        files: args.files,
+        // Cameras keep their films in memory, and share them.
+        files: if args.cameras { Files::One } else { args.files },
         disk: args.profile,
         memory_bytes: args.memory,
         search: args.search,

@@ -92,6 +92,20 @@ fn servers_are_compared_over_both_transports() {
     assert!(value(&rows, "ceiling", "300 kbit/s", "sendmmsg") > 1.0);
 }
 
+#[test]
+fn each_client_watches_a_camera_of_its_own() {
+    let asked =
+        "--cameras --clients 5 --transport udp,tcp --link 8 --seconds 1.5 --warm-up 0.5 --runs 1 --late 5000";
+    let asked: Vec<&str> = asked.split(' ').collect();
+    let Some(rows) = rows("each_client_watches_a_camera_of_its_own", &asked) else { return };
+    for transport in ["udp", "tcp"] {
+        let case = format!("300 kbit/s/{transport}/one file/cached/link 8/5 clients");
+        let of = |metric| value(&rows, "forebay, cameras", &case, metric);
+        assert_eq!((of("playing"), of("late_streams"), of("failed")), (5.0, 0.0, 0.0), "{case}");
+        assert!(of("throughput") > 0.0, "{case}: {rows:#?}");
+    }
+}
+
 /// Two clients of each of the containers that a server reads, as films of 300 kbit/s allow.
 const REAL: &str = "--films real --clients 6 --seconds 2 --warm-up 0.5 --runs 1 --late 5000";
 

@@ -317,6 +317,7 @@ impl Crowd {
             path: &self.order.paths[index % self.order.paths.len()],
             transport: self.order.transport,
             link: self.order.links.get(index % self.order.paths.len()).copied(),
+            drift: self.order.drifts.get(index % self.order.paths.len()).copied().unwrap_or_default(),
             place: if self.order.start == Start::Anywhere { self.random.f64() } else { 0.0 },
             needed_s: self.order.needed_s,
             late_s: self.order.late_s,

@@ -17,6 +17,8 @@ pub struct Order {
     pub paths: Vec<String>,
     /// Bits a second of the link between the server and a player, for each of the paths; empty where there is no limit.
     pub links: Vec<f64>,
+    /// How much faster than time the clock of each path's timestamps runs, such as 0.00005; empty where none does.
+    pub drifts: Vec<f64>,
     /// How many play at the same time.
     pub players: u32,
     /// How packets are to come.
@@ -46,6 +48,10 @@ impl Order {
         let has_links = self.links.is_empty() || self.links.len() == self.paths.len();
         if !has_links || !self.links.iter().all(|bits| positive(Some(*bits))) {
             return Err(Error::Order("give a link of more than nothing for each path, or none"));
+        }
+        let has_drifts = self.drifts.is_empty() || self.drifts.len() == self.paths.len();
+        if !has_drifts || !self.drifts.iter().all(|drift| drift.is_finite() && *drift > -1.0) {
+            return Err(Error::Order("give a drift of more than -1 for each path, or none"));
         }
         if !positive(Some(self.ramp_per_second)) || !positive(self.seek_every_s) || !positive(self.stay_s) {
             return Err(Error::Order(

@@ -67,6 +67,7 @@ pub(crate) struct Player {
     pub(crate) parts: Vec<Part>,
     transport: Transport,
     link: Option<Link>,
+    drift: f64,
     address: SocketAddr,
     incoming: Incoming,
     client: Client,
@@ -104,6 +105,8 @@ pub(crate) struct Role<'a> {
     pub(crate) transport: Transport,
     /// Bits a second of its link, where that is less than the loopback's.
     pub(crate) link: Option<f64>,
+    /// How much faster than time its timestamps run.
+    pub(crate) drift: f64,
     pub(crate) place: f64,
     pub(crate) needed_s: f64,
     pub(crate) late_s: f64,
@@ -122,6 +125,7 @@ impl Player {
             parts: Vec::new(),
             transport: role.transport,
             link,
+            drift: role.drift,
             address: role.address,
             incoming: Incoming::default(),
             client: Client::new(format!("rtsp://{}/{}", role.address, role.path)),
@@ -199,9 +203,9 @@ impl Player {
     fn heard(&mut self, heard: Heard, desk: &mut Desk<'_>) -> Result<(), String> {
         match heard {
             Heard::Tracks(tracks) => {
-                let tolerance_ns = self.tolerance_ns;
+                let (tolerance_ns, drift) = (self.tolerance_ns, self.drift);
                 let part = |track: Track| Part {
-                    reception: Reception::new(&track, tolerance_ns),
+                    reception: Reception::new(&track, tolerance_ns, drift),
                     track,
                     pair: None,
                     set_up: None,

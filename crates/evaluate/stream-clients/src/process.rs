@@ -125,6 +125,7 @@ mod tests {
             address: nowhere,
             paths: vec!["film".into()],
             links: vec![],
+            drifts: vec![],
             players: 2,
             transport: Transport::Tcp,
             ramp_per_second: 100.0,

@@ -69,6 +69,7 @@ fn order(server: &Server, players: u32, transport: Transport) -> Order {
         address: server.address,
         paths: vec!["0".into()],
         links: vec![],
+        drifts: vec![],
         players,
         transport,
         ramp_per_second: 50.0,

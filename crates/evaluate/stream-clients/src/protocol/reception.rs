@@ -75,9 +75,10 @@ impl Stream {
 }
 
 impl Reception {
-    /// Of a track; packets that come `tolerance_ns` after they were due are late.
+    /// Of a track whose timestamps run faster than time by this `drift`, such as 0.00005; packets that come `tolerance_ns` after they
+    /// were due are late.
     #[must_use]
-    pub fn new(track: &Track, tolerance_ns: i64) -> Self {
+    pub fn new(track: &Track, tolerance_ns: i64, drift: f64) -> Self {
         let Track { kind, clock_hz, is_marked, .. } = *track;
         Self {
             clock_hz,
@@ -86,7 +87,7 @@ impl Reception {
             frames: 0,
             tolerance_ns,
             sequence: Sequence::default(),
-            schedule: Schedule::new(clock_hz),
+            schedule: Schedule::new(clock_hz, drift),
             jitter: Jitter::default(),
             frame_jitter: Jitter::default(),
             ssrc: 0,
@@ -253,7 +254,7 @@ mod tests {
             length_s: None,
             is_marked: true,
         };
-        Reception::new(&track, TOLERANCE_NS)
+        Reception::new(&track, TOLERANCE_NS, 0.0)
     }
 
     /// A frame of two packets each 40 ms, as late as `late_ms` says; some are never sent.

@@ -12,6 +12,8 @@ const DEPTH_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     clock_hz: u32,
+    /// How much faster than time that clock runs.
+    drift: f64,
     newest: Option<Newest>,
     /// The frame that comes.
     frame: Frame,
@@ -52,11 +54,12 @@ pub(crate) struct Punctuality {
 }
 
 impl Schedule {
-    /// Of a track whose timestamps tick so often in a second.
+    /// Of a track whose timestamps tick so often in a second of a clock that runs faster than time by this `drift`, such as 0.00005.
     #[must_use]
-    pub fn new(clock_hz: u32) -> Self {
+    pub fn new(clock_hz: u32, drift: f64) -> Self {
         Self {
             clock_hz: clock_hz.max(1),
+            drift,
             newest: None,
             frame: Frame::default(),
             waiting: Vec::new(),
@@ -69,7 +72,7 @@ impl Schedule {
 
     /// What comes next has other timestamps, and as many B-frames.
     pub fn restart(&mut self) {
-        *self = Self { depth: self.depth, ..Self::new(self.clock_hz) };
+        *self = Self { depth: self.depth, ..Self::new(self.clock_hz, self.drift) };
     }
 
     /// Takes a packet. One that a newer one `is_overtaken` by begins no frame.
@@ -167,7 +170,8 @@ impl Schedule {
     }
 
     fn ns(&self, ticks: i64) -> i64 {
-        (i128::from(ticks) * 1_000_000_000 / i128::from(self.clock_hz)) as i64
+        let shown_ns = (i128::from(ticks) * 1_000_000_000 / i128::from(self.clock_hz)) as i64;
+        shown_ns - (shown_ns as f64 * self.drift / (1.0 + self.drift)) as i64
     }
 }
 
@@ -183,7 +187,7 @@ mod tests {
 
     #[test]
     fn lateness_is_against_the_timestamps_across_their_wrap() {
-        let mut schedule = Schedule::new(90_000);
+        let mut schedule = Schedule::new(90_000, 0.0);
         let first = u32::MAX - 1_799;
         assert_eq!(late_ms(&mut schedule, first, 500), 0);
         assert_eq!(late_ms(&mut schedule, first.wrapping_add(3_600), 547), 7);
@@ -192,8 +196,21 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_known_to_run_away_makes_nothing_late() {
+        for drift in [-0.01, 0.01] {
+            let mut schedule = Schedule::new(1_000, drift);
+            let mut late_ns = |shown_ms: u32| {
+                let arrival_ns = (f64::from(shown_ms) * 1e6 / (1.0 + drift)) as i64;
+                schedule.take(shown_ms, arrival_ns, false).late_ns
+            };
+            let late: Vec<i64> = (0..1_000).map(|frame| late_ns(frame * 40)).collect();
+            assert!(late.iter().all(|late_ns| *late_ns < 1_000), "{drift}: {late:?}");
+        }
+    }
+
+    #[test]
     fn after_a_stall_every_packet_is_late_until_the_stream_has_caught_up() {
-        let mut schedule = Schedule::new(1_000);
+        let mut schedule = Schedule::new(1_000, 0.0);
         assert_eq!(late_ms(&mut schedule, 0, 0), 0);
         // One second without anything, then all at once.
         let late: Vec<_> = (1..=25)
@@ -205,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_more_punctual_packet_sets_the_clock_back() {
-        let mut schedule = Schedule::new(1_000);
+        let mut schedule = Schedule::new(1_000, 0.0);
         schedule.take(0, 100 * MS, false);
         let early = schedule.take(40, 130 * MS, false);
         assert_eq!(early, Punctuality { late_ns: 0, begins_frame: true, clock_set_back_ns: 10 * MS });
@@ -214,14 +231,14 @@ mod tests {
 
     #[test]
     fn the_packets_of_a_frame_have_one_beginning() {
-        let mut schedule = Schedule::new(1_000);
+        let mut schedule = Schedule::new(1_000, 0.0);
         let begins = [0, 0, 40, 40, 80].map(|timestamp| schedule.take(timestamp, 0, false).begins_frame);
         assert_eq!(begins, [true, false, true, false, true]);
     }
 
     #[test]
     fn what_does_not_come_is_overdue() {
-        let mut schedule = Schedule::new(1_000);
+        let mut schedule = Schedule::new(1_000, 0.0);
         assert_eq!(schedule.overdue_ns(5), 0);
         schedule.take(0, 0, false);
         schedule.take(40, 40 * MS, false);
@@ -234,7 +251,7 @@ mod tests {
 
     #[test]
     fn pictures_that_are_shown_in_another_order_are_late_by_the_order_of_decoding() {
-        let mut schedule = Schedule::new(1_000);
+        let mut schedule = Schedule::new(1_000, 0.0);
         for (place, shown) in (0..).zip(REORDERED) {
             schedule.take(shown * 40, i64::from(place) * 40 * MS, false);
         }
@@ -255,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_was_overtaken_is_no_picture_shown_before() {
-        let mut schedule = Schedule::new(1_000);
+        let mut schedule = Schedule::new(1_000, 0.0);
         for (timestamp, at_ms) in [(0, 0), (40, 40), (80, 80)] {
             assert_eq!(late_ms(&mut schedule, timestamp, at_ms), 0);
         }

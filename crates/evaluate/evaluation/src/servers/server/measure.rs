@@ -352,6 +352,7 @@ pub(super) fn gather(address: SocketAddr, clients: u16, media: u16) -> Result<Cr
         address,
         paths: (0..media).map(|number| number.to_string()).collect(),
         links: vec![],
+        drifts: vec![],
         players: clients.into(),
         transport: Transport::Udp,
         ramp_per_second: RAMP_PER_SECOND,

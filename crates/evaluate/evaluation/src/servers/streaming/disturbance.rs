@@ -223,6 +223,7 @@ mod tests {
             address,
             paths: vec!["film".into()],
             links: vec![],
+            drifts: vec![],
             players: 1,
             transport: Transport::Udp,
             ramp_per_second: 1.0,

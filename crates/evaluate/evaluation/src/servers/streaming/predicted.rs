@@ -90,7 +90,7 @@ impl Outcome {
 /// Forebay sends frames; what others do is theirs, and one packet after the other the plainest.
 fn way(cell: &Cell) -> Way {
     match (cell.subject, cell.transport) {
-        (Subject::Forebay { .. }, Transport::Udp) => Way::Segments,
+        (Subject::Forebay { .. } | Subject::Cameras, Transport::Udp) => Way::Segments,
         (_, Transport::Udp) => Way::Datagrams,
         (_, Transport::Tcp) => Way::Writes,
     }

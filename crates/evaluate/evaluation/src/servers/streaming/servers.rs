@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use forebay_stream_clients::Processors;
 
@@ -27,6 +28,8 @@ pub enum Subject {
         /// How many.
         buffers: u8,
     },
+    /// `forebay serve --cameras`, with a camera for each client. All cameras play the same few films, each from a place of its own.
+    Cameras,
     /// GStreamer's, with a pipeline for each client.
     Gstreamer,
     /// MediaMTX, which ffmpeg feeds with a few of the files: all clients of a path see the same moment.
@@ -61,6 +64,7 @@ impl fmt::Display for Subject {
         match self {
             Self::Forebay { buffers: 1 } => f.pad("forebay, 1 buffer"),
             Self::Forebay { buffers } => f.pad(&format!("forebay, {buffers} buffers")),
+            Self::Cameras => f.pad("forebay, cameras"),
             Self::Gstreamer => f.pad("gstreamer"),
             Self::Mediamtx => f.pad("mediamtx"),
             Self::Live555 => f.pad("live555"),
@@ -87,6 +91,7 @@ pub(super) struct Kitchen<'a> {
     /// Of `forebay`.
     pub(super) program: &'a Path,
     pub(super) films: Films,
+    pub(super) clients: u32,
     pub(super) scratch: &'a Path,
     pub(super) processors: Processors,
     pub(super) interrupt: &'a Interrupt,
@@ -100,6 +105,8 @@ pub(super) struct Running {
     pub(super) paths: Vec<String>,
     /// Bits a second of each of these.
     pub(super) rates: Vec<f64>,
+    /// How much faster than time the clock of each of these runs; empty where none does.
+    pub(super) drifts: Vec<f64>,
 }
 
 impl Running {
@@ -125,11 +132,13 @@ impl Kitchen<'_> {
             files.truncate(FEEDS_MAX);
         }
         let (line, working, paths) = self.line(subject, media, &files, folder, address)?;
+        let drifts = if subject == Subject::Cameras { drifts(&line)? } else { vec![] };
         let start = || Process::start(&line, &working, join);
         let mut server = Processors::on(self.processors.server, start)?;
         server.wait_for(&[address], self.interrupt)?;
-        let rates = files.iter().map(|file| media.bits_of(file)).collect();
-        let mut running = Running { server, feeds: vec![], paths, rates };
+        // Camera n plays the film with n modulo their number.
+        let rates = files.iter().cycle().take(paths.len()).map(|file| media.bits_of(file)).collect();
+        let mut running = Running { server, feeds: vec![], paths, rates, drifts };
         if subject == Subject::Mediamtx {
             let files: Vec<_> = files.iter().map(|file| media.path(file)).collect();
             let feed = || mediamtx::feed(&files, folder, address, self.interrupt, || running.server.check());
@@ -156,6 +165,18 @@ impl Kitchen<'_> {
                 line.extend(words(&["--listen", &address.to_string(), "--buffers", &buffers.to_string()]));
                 (line, folder.to_owned(), names())
             }
+            Subject::Cameras => {
+                let mut line = vec![self.program.into(), "serve".into()];
+                line.extend(files.iter().map(|file| media.path(file).into()));
+                line.extend(words(&[
+                    "--listen",
+                    &address.to_string(),
+                    "--cameras",
+                    &self.clients.to_string(),
+                ]));
+                let names = (1..=self.clients).map(|number| format!("camera-{number}")).collect();
+                (line, folder.to_owned(), names)
+            }
             Subject::Gstreamer => {
                 let server = gstreamer::build(self.scratch, self.interrupt)?;
                 let mut line = vec![server.into(), address.port().to_string().into()];
@@ -176,5 +197,44 @@ impl Kitchen<'_> {
                 (line, folder.to_owned(), names())
             }
         })
+    }
+}
+
+/// How far the clocks of a server's cameras run away, which it lists instead of serving them.
+fn drifts(line: &[OsString]) -> Result<Vec<f64>, Error> {
+    let [program, arguments @ ..] = line else { return Ok(vec![]) };
+    let mut command = Command::new(program);
+    command.args(arguments).arg("--list-cameras");
+    let name = format!("{command:?}");
+    let output = command.output().map_err(|source| Error::Start { command: name.clone(), source })?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(Error::Failed { command: name, status: output.status.to_string(), stderr });
+    }
+    listed_drifts(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// Of a list that has a line for each camera.
+fn listed_drifts(list: &str) -> Result<Vec<f64>, Error> {
+    let of_camera = |line: &str| {
+        // The name of a film comes before, and may have anything.
+        let ppm = line.rsplit(' ').find_map(|word| word.strip_prefix("drift=")?.strip_suffix("ppm"));
+        let ppm: Option<f64> = ppm.and_then(|ppm| ppm.parse().ok());
+        ppm.map(|ppm| ppm / 1e6)
+            .ok_or_else(|| Error::Load(format!("a camera is listed without its clock: {line}")))
+    };
+    list.lines().map(of_camera).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_cameras_tells_how_far_each_clock_runs_away() {
+        let list = "camera-1 user=- film=a.mp4 phase=1.000s clock=+0.020s drift=-12.5ppm faults=-\n\
+                    camera-2 user=- film=a drift=9ppm.mp4 phase=0.5s clock=-0.1s drift=+50.0ppm faults=loss\n";
+        assert_eq!(listed_drifts(list).unwrap(), [-12.5e-6, 50e-6]);
+        assert!(listed_drifts("camera-1 user=-\n").is_err());
     }
 }

@@ -92,6 +92,7 @@ impl Stage<'_> {
         let kitchen = Kitchen {
             program: &self.options.program,
             films: self.options.films,
+            clients: load.clients,
             scratch: self.scratch,
             processors: self.processors,
             interrupt: self.interrupt,
@@ -120,6 +121,7 @@ impl Stage<'_> {
             address,
             paths: running.paths.clone(),
             links: options.link.map(links).unwrap_or_default(),
+            drifts: running.drifts.clone(),
             players: load.clients,
             transport: load.transport,
             ramp_per_second: RAMP_PER_SECOND,
