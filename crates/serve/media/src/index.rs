@@ -148,6 +148,12 @@ impl Index {
         self.end + self.shift
     }
 
+    /// When the last sample is to be with the decoder; `None` without samples.
+    pub(crate) fn last_decode(&self) -> Option<i64> {
+        let last = self.samples_of(self.pages.last()?).last();
+        last.map(|(_, entry)| entry.decode)
+    }
+
     /// Whether decoding can begin at every sample.
     pub fn is_all_sync(&self) -> bool {
         self.is_all_sync

@@ -194,6 +194,16 @@ impl Media {
         self.tracks.iter().map(Track::end_ns).max().unwrap_or_default().max(0) as u64
     }
 
+    /// Whether each track has a sample that is decoded at a position or later, so that a longer index of the file has no more samples
+    /// before it.
+    pub fn has_all_before(&self, position_ns: u64) -> bool {
+        let reaches = |track: &Track| {
+            let last_ns = track.index.last_decode().map(|decode| track.time_base.nanoseconds(decode));
+            last_ns.is_some_and(|last_ns| u64::try_from(last_ns).is_ok_and(|last_ns| last_ns >= position_ns))
+        };
+        self.tracks.iter().all(reaches)
+    }
+
     /// What a client is told of it. `version` is another one whenever the file is.
     pub fn presentation(&self, title: String, version: u64) -> Presentation {
         let tracks = self.tracks.iter().map(|track| presentation::Track {

@@ -188,7 +188,7 @@ impl Catalog {
         } else {
             (vec![self.index(&found, streams, patience)?], None)
         };
-        // Where a round or a part ends has to be known before it is played.
+        // Where a round or a part ends has to be known before it is played, with all that comes before its end.
         let goes_on = !is_playlist && !options.is_endless && options.end_ns.is_none();
         let is_wanted = |stage| match extent {
             Extent::Begun => stage < Stage::Over,
@@ -199,7 +199,10 @@ impl Catalog {
         let growing = growing.filter(|(playlist, _)| playlist.reaches(options.start_ns));
         let (playlist, growing) = match growing {
             Some((playlist, growing)) => (Some(playlist), Some(growing)),
-            None => (Playlist::new(all_of(&files)?, options.is_endless), None),
+            None => {
+                let until_ns = options.end_ns.filter(|_| !is_playlist);
+                (Playlist::new(all_of(&files, until_ns)?, options.is_endless), None)
+            }
         };
         let playlist = playlist.ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
@@ -516,12 +519,14 @@ fn is_playlist(path: &str) -> bool {
     [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending))
 }
 
-/// Files with all of their samples, as far as they have been written.
-fn all_of(files: &[Arc<Indexed>]) -> Result<Vec<Arc<Media>>, NotOpened> {
-    let all = |file: &Arc<Indexed>| match &file.growing {
-        Some(growing) if growing.stage() == Stage::Behind => Err(NotOpened::TakesLong),
-        Some(growing) => Ok(growing.latest()),
-        None => Ok(file.media.clone()),
+/// Files with all of their samples that come before a time, as far as they have been written.
+fn all_of(files: &[Arc<Indexed>], until_ns: Option<u64>) -> Result<Vec<Arc<Media>>, NotOpened> {
+    let all = |file: &Arc<Indexed>| {
+        let Some(growing) = &file.growing else { return Ok(file.media.clone()) };
+        // In this order: the latest of an index that has caught up has all.
+        let (stage, latest) = (growing.stage(), growing.latest());
+        let has_all = stage > Stage::Behind || until_ns.is_some_and(|end_ns| latest.has_all_before(end_ns));
+        if has_all { Ok(latest) } else { Err(NotOpened::TakesLong) }
     };
     files.iter().map(all).collect()
 }

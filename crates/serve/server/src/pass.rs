@@ -206,3 +206,37 @@ impl Pass {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_media::Streams;
+    use forebay_testkit::films::{Folder, H264};
+
+    use super::*;
+    use crate::catalog::{Begun, Extent, NotOpened};
+
+    #[test]
+    fn a_part_of_a_film_is_opened_as_soon_as_the_index_has_its_end() {
+        let test = "a_part_of_a_film_is_opened_as_soon_as_the_index_has_its_end";
+        let Some(films) = Folder::new(test) else { return };
+        let one = std::fs::read(films.encode(12, &format!("{H264} -qp 10 -c:a aac"), "one.ts"));
+        let one = one.expect("a film");
+        let rounds = 2 * FIRST_BYTES as usize / one.len() + 1;
+        films.put("long.ts", one.repeat(rounds));
+        let catalog = Catalog::of(films.root(), 9);
+        let begun = catalog.begin_pass("long.ts", Streams::default()).expect("a film");
+        let Begun::Pass(mut pass) = begun else { panic!("it has turns") };
+        while !pass.is_given_out() {
+            assert_eq!(pass.turn(&catalog).expect("a turn"), Next::Turn(Duration::ZERO));
+        }
+        assert_eq!(pass.growing().map(|growing| growing.stage()), Some(Stage::Behind));
+        let open = |query| catalog.open_within("long.ts", query, Extent::Begun, Patience::Short);
+        for query in ["end=2.5", "start=1&end=2.5", "loop&end=2.5"] {
+            let part = open(query).unwrap_or_else(|_| panic!("{query}: nothing more is needed"));
+            assert_eq!(part.playlist.end_ns(), 2_500_000_000, "{query}");
+        }
+        for query in ["loop", "end=100000"] {
+            assert!(matches!(open(query), Err(NotOpened::TakesLong)), "{query}");
+        }
+    }
+}
