@@ -289,3 +289,16 @@ fn sound_whose_channels_change_goes_on_where_its_frames_tell_them_and_is_named_e
         }
     }
 }
+
+#[test]
+fn sound_in_latm_is_left_out_by_name_beside_pictures_and_alone_is_served_as_it_is() {
+    let test = "sound_in_latm_is_left_out_by_name_beside_pictures_and_alone_is_served_as_it_is";
+    let Some(folder) = folder(test) else { return };
+    let film = open(&folder.encode(1, &format!("{H264} -c:a aac -mpegts_flags +latm"), "film.ts"));
+    let codecs: Vec<&Codec> = film.tracks().iter().map(|track| &track.codec).collect();
+    assert!(matches!(codecs[..], [Codec::H264 { .. }]), "{codecs:?}");
+    assert_eq!(film.left_out(), ["AAC in LATM, which is no codec that can be served"]);
+    let sound = open(&folder.encode(1, "-vn -c:a aac -mpegts_flags +latm", "sound.ts"));
+    let codecs: Vec<&Codec> = sound.tracks().iter().map(|track| &track.codec).collect();
+    assert_eq!(codecs, [&Codec::MpegTransport]);
+}
