@@ -24,6 +24,8 @@ pub struct Connection {
     pub inode: u32,
     /// Bytes that arrived and were not read; of a listening socket the connections that were not accepted.
     pub unread: u32,
+    /// Of a listening socket so many connections may wait to be accepted; `None` of others.
+    pub backlog: Option<u32>,
     /// What TCP itself knows; `None` for a listening socket.
     pub traffic: Option<Traffic>,
 }
@@ -35,6 +37,8 @@ pub enum State {
     Established,
     /// The other end has not accepted yet.
     Connecting,
+    /// The other end has asked for it, and it is not among those that wait to be accepted.
+    Arriving,
     /// It takes connections.
     Listening,
     /// It begins or ends otherwise.
@@ -66,6 +70,8 @@ pub struct Traffic {
     pub busy_us: u64,
     /// Microseconds of those in which the other end had no room.
     pub receiver_full_us: u64,
+    /// The shortest time from a segment to its acknowledgement in the last minutes, in microseconds; `None` before the first.
+    pub round_trip_us: Option<u32>,
 }
 
 /// What connections are carried by.
@@ -175,12 +181,19 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
 }
 
 impl Connection {
+    /// Whether it is a listening socket whose queue takes no more connections.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.backlog.is_some_and(|backlog| self.unread > backlog)
+    }
+
     /// `None` of bytes that are no `struct inet_diag_msg` with its attributes.
     fn parse(body: &[u8]) -> Option<Self> {
         let head = body.get(..SOCKET_HEADER)?;
         let state = match head[1] {
             1 => State::Established,
             2 => State::Connecting,
+            3 => State::Arriving,
             10 => State::Listening,
             _ => State::Other,
         };
@@ -196,6 +209,7 @@ impl Connection {
             remote: address(family, head, 6, 24)?,
             inode: number(head, 68)?,
             unread: number(head, 56)?,
+            backlog: number(head, 60).filter(|_| state == State::Listening),
             traffic,
         })
     }
@@ -221,6 +235,7 @@ impl Traffic {
             sent: (info.len() >= 216).then(|| long(200).saturating_sub(long(208))),
             busy_us: long(168),
             receiver_full_us: long(176),
+            round_trip_us: Some(word(148)).filter(|time| ![0, u32::MAX].contains(time)),
         }
     }
 }
@@ -269,6 +284,8 @@ mod tests {
 
     use super::*;
 
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
     fn inode(stream: &impl AsRawFd) -> u32 {
         let link = std::fs::read_link(format!("/proc/self/fd/{}", stream.as_raw_fd())).unwrap();
         let name = link.to_str().unwrap();
@@ -283,6 +300,7 @@ mod tests {
             let waiting = connections(Protocol::Tcp).unwrap();
             let listening = waiting.iter().find(|one| one.inode == inode(&listener)).unwrap();
             assert_eq!((listening.state, listening.unread), (State::Listening, 1));
+            assert!(listening.backlog.is_some_and(|backlog| backlog >= 1) && !listening.is_full());
             let (server, _) = listener.accept().unwrap();
             client.write_all(b"question").unwrap();
             let listed = connections(Protocol::Tcp).unwrap();
@@ -293,7 +311,32 @@ mod tests {
             assert_eq!(asking.traffic.unwrap().segments_sent, 1);
             let received = answering.traffic.unwrap();
             assert_eq!((received.segments_received, received.received), (1, 8));
+            assert_eq!((answering.backlog, received.round_trip_us.is_some()), (None, true));
         }
+    }
+
+    #[test]
+    fn a_full_queue_and_what_it_has_no_room_for_are_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Another listen(2) sets the backlog of a socket that listens.
+        rustix::net::listen(&listener, 1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _waiting = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+        let refused = std::thread::spawn(move || TcpStream::connect_timeout(&address, PATIENCE));
+        let begun = std::time::Instant::now();
+        loop {
+            let listed = connections(Protocol::Tcp).unwrap();
+            let full = listed.iter().find(|one| one.inode == inode(&listener)).unwrap();
+            assert_eq!((full.backlog, full.unread, full.is_full()), (Some(1), 2, true));
+            if listed.iter().any(|one| one.state == State::Connecting && one.remote == address) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{listed:?}");
+            std::thread::yield_now();
+        }
+        // With room again, it comes.
+        listener.accept().unwrap();
+        refused.join().unwrap().unwrap();
     }
 
     #[test]

@@ -156,6 +156,8 @@ const GROWTH_BYTES_MIN: f64 = (4u32 << 20) as f64;
 const NAMED_OF_LATEST: f64 = 0.25;
 /// And so many of them at most.
 const NAMED_MAX: usize = 4;
+/// A round trip within a machine is far shorter than this, in seconds.
+const LINK_S_MIN: f64 = 0.5e-3;
 /// Pages that come back for each request, below which they are no matter.
 pub(crate) const REFAULTS_MIN: f64 = 0.1;
 /// The same for pages that were not in memory when they were asked for.
@@ -243,11 +245,23 @@ impl Evidence {
         self.in_flight.or(connections.filter(|_| self.intended.is_none()))
     }
 
-    /// Requests that are known to wait for nothing of the server's: for their clients, or for another server.
+    /// Requests that are known to wait for nothing of the server's: for their clients, for a link, or for another server.
     pub(crate) fn elsewhere(&self) -> f64 {
         let others = self.dependencies.iter().filter(|one| !one.own).map(|one| one.waiting).sum::<f64>();
-        let clients = self.clients.map_or(0.0, |clients| clients.sending + clients.untaken);
+        let on_the_way = |clients: Clients| clients.sending.max(self.on_the_link());
+        let clients =
+            self.clients.map_or(0.0, |clients| clients.turned_away + on_the_way(clients) + clients.untaken);
         (others + clients).min(self.under_way().unwrap_or(0.0))
+    }
+
+    /// Requests and answers that are on their way over a link which is no part of this machine: each request takes a round trip.
+    pub(crate) fn on_the_link(&self) -> f64 {
+        let round_trip_s = self.clients.map_or(0.0, |clients| clients.round_trip_s);
+        if round_trip_s < LINK_S_MIN {
+            return 0.0;
+        }
+        let requests = self.under_way().unwrap_or(0.0);
+        requests * (round_trip_s / self.latency_s().max(f64::MIN_POSITIVE)).min(1.0)
     }
 
     /// How long a request takes, in seconds, by how many are under way.

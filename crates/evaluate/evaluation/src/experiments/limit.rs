@@ -31,6 +31,8 @@ pub enum Limit {
     Dependency,
     /// All that could begin with a request wait.
     Workers,
+    /// More connections come than it accepts, or at a time than may wait for that.
+    AcceptQueue,
     /// Its threads wait for each other.
     Lock,
     /// It sleeps.
@@ -56,6 +58,7 @@ impl fmt::Display for Limit {
             Self::Network => "network",
             Self::Dependency => "dependency",
             Self::Workers => "workers",
+            Self::AcceptQueue => "accept queue",
             Self::Lock => "lock",
             Self::Sleep => "its own sleep",
             Self::LoadGenerator => "load generator",

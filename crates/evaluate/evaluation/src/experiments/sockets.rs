@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use forebay_linux::{Connection, ConnectionState, Traffic};
 
@@ -17,6 +17,14 @@ pub struct Clients {
     pub unread: f64,
     /// How long those that are not accepted or not read have been so, in seconds.
     pub before_for_s: f64,
+    /// The kernel has no room for these among those that wait to be accepted: each is asked for again, a second later or more.
+    pub turned_away: f64,
+    /// The share of the looks in which no more connections could wait to be accepted.
+    pub queue_full: f64,
+    /// So many connections waited to be accepted at one socket at most, and so many may.
+    pub queue: (f64, f64),
+    /// The least round trip of the links to them, in seconds; 0 where the kernel does not tell.
+    pub round_trip_s: f64,
     /// Answers that the server has written are still on its side.
     pub sending: f64,
     /// Of those, the ones whose client has no room.
@@ -50,6 +58,10 @@ pub struct Sockets {
     /// Since when requests have been before the server: by the ends of the connection, and what has come over it.
     before: BTreeMap<(SocketAddr, SocketAddr, u64), f64>,
     dependencies: BTreeMap<String, Asked>,
+    full: f64,
+    /// At the listening socket where most waited: those, and those that may.
+    queue: (u32, u32),
+    round_trip_us: Option<u32>,
 }
 
 /// Sums of one dependency.
@@ -66,6 +78,7 @@ const HELD_MS: u32 = 4;
 /// A fact of one connection: what it says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
+    TurnedAway,
     NotAccepted,
     Unread,
     Untaken,
@@ -83,6 +96,10 @@ impl Sockets {
         let own = |one: &Connection| one.inode != 0 && is_own(one.inode);
         let listening = |one: &&Connection| one.state == ConnectionState::Listening && own(one);
         let ports: BTreeSet<u16> = all.iter().filter(listening).map(|one| one.local.port()).collect();
+        self.full += f64::from(u8::from(all.iter().filter(listening).any(Connection::is_full)));
+        let queues = all.iter().filter(listening).filter_map(|one| Some((one.unread, one.backlog?)));
+        self.queue = queues.fold(self.queue, |most, queue| if queue.0 >= most.0 { queue } else { most });
+        let here: BTreeSet<IpAddr> = all.iter().map(|one| one.local.ip()).collect();
         let ends: BTreeMap<(SocketAddr, SocketAddr), &Connection> =
             all.iter().map(|one| ((one.local, one.remote), one)).collect();
         let is_connection = |one: &&Connection| one.state != ConnectionState::Listening;
@@ -91,20 +108,25 @@ impl Sockets {
             let other_is_own = other_end.is_some_and(own);
             let accepted = ports.contains(&one.local.port()) && !ports.contains(&one.remote.port());
             if accepted && (one.inode == 0 || own(one)) {
-                // What asks itself is no client.
-                if !other_is_own && one.state == ConnectionState::Established {
-                    let place = Place::of(one, other_end);
-                    self.clients.add(place);
-                    if matches!(place, Place::NotAccepted | Place::Unread) {
-                        let come = one.traffic.map_or(0, |traffic| traffic.received);
-                        let request = (one.local, one.remote, come);
-                        let since = before.get(&request).copied().unwrap_or(at);
-                        self.before.insert(request, since);
-                        self.clients.before_for_s += at - since;
-                    }
+                let Some(place) = Place::of(one, other_end).filter(|_| !other_is_own) else { continue };
+                self.clients.add(place);
+                let round_trip = one.traffic.filter(|traffic| traffic.segments_received > 0);
+                let round_trip = round_trip.and_then(|traffic| traffic.round_trip_us);
+                self.round_trip_us = self.round_trip_us.into_iter().chain(round_trip).min();
+                if matches!(place, Place::NotAccepted | Place::Unread) {
+                    let come = one.traffic.map_or(0, |traffic| traffic.received);
+                    let request = (one.local, one.remote, come);
+                    let since = before.get(&request).copied().unwrap_or(at);
+                    self.before.insert(request, since);
+                    self.clients.before_for_s += at - since;
                 }
             } else if own(one) {
                 self.asks(one, ports.contains(&one.remote.port()) && other_is_own);
+            } else if one.state == ConnectionState::Connecting
+                && ports.contains(&one.remote.port())
+                && here.contains(&one.remote.ip())
+            {
+                self.clients.add(Place::TurnedAway);
             }
         }
     }
@@ -134,6 +156,10 @@ impl Sockets {
             not_accepted: mean(sums.not_accepted),
             unread: mean(sums.unread),
             before_for_s: sums.before_for_s / sums.before().max(1.0),
+            turned_away: mean(sums.turned_away),
+            queue_full: mean(self.full),
+            queue: (self.queue.0.into(), self.queue.1.into()),
+            round_trip_s: self.round_trip_us.map_or(0.0, |us| f64::from(us) / 1e6),
             sending: mean(sums.sending),
             client_full: mean(sums.client_full),
             held_back: mean(sums.held_back),
@@ -174,13 +200,14 @@ impl Clients {
     /// a schedule has connections without one.
     #[must_use]
     pub fn all_under_way(self) -> Option<f64> {
-        let seen = self.before() + self.sending + self.untaken + self.asking;
+        let seen = self.before() + self.turned_away + self.sending + self.untaken + self.asking;
         (seen > 0.0 && 2.0 * seen >= self.connections).then_some(self.connections)
     }
 
     fn add(&mut self, place: Place) {
         self.connections += 1.0;
         match place {
+            Place::TurnedAway => self.turned_away += 1.0,
             Place::NotAccepted => self.not_accepted += 1.0,
             Place::Unread => self.unread += 1.0,
             Place::Untaken => self.untaken += 1.0,
@@ -196,8 +223,18 @@ impl Clients {
 }
 
 impl Place {
-    /// By the server's end, and by the client's where that is on this machine.
-    fn of(end: &Connection, client: Option<&Connection>) -> Self {
+    /// By the server's end, and by the client's where that is on this machine; `None` of a connection that begins or ends.
+    fn of(end: &Connection, client: Option<&Connection>) -> Option<Self> {
+        let is_open = |one: &Connection| one.state == ConnectionState::Established;
+        match end.state {
+            ConnectionState::Established => Some(Self::of_open(end, client)),
+            // The client has its answer to the first segment, and its own answer to that found no room.
+            ConnectionState::Arriving => client.is_some_and(is_open).then_some(Self::TurnedAway),
+            _ => None,
+        }
+    }
+
+    fn of_open(end: &Connection, client: Option<&Connection>) -> Self {
         let traffic = end.traffic.unwrap_or_default();
         // The acknowledgement of what has come may be sent with the next request only.
         let arrived = client.and_then(|client| client.traffic).zip(traffic.sent);
@@ -251,12 +288,13 @@ mod tests {
 
     fn listener(port: u16, inode: u32) -> Connection {
         let (state, traffic) = (ConnectionState::Listening, None);
-        Connection { state, local: at(port), remote: at(0), inode, unread: 0, traffic }
+        Connection { state, local: at(port), remote: at(0), inode, unread: 0, backlog: Some(4), traffic }
     }
 
     fn end(local: u16, remote: u16, inode: u32, traffic: Traffic) -> Connection {
         let (local, remote, traffic) = (at(local), at(remote), Some(traffic));
-        Connection { state: ConnectionState::Established, local, remote, inode, unread: 0, traffic }
+        let state = ConnectionState::Established;
+        Connection { state, local, remote, inode, unread: 0, backlog: None, traffic }
     }
 
     /// Its segments were sent and received in turn, and nothing is under way.
@@ -272,6 +310,7 @@ mod tests {
         receiver_full_us: 0,
         received: 500,
         sent: Some(5_000),
+        round_trip_us: None,
     };
 
     /// The server's sockets have inodes below 100.
@@ -312,7 +351,8 @@ mod tests {
             client_full: 1.0,
             held_back: 1.0,
             untaken: 1.0,
-            asking: 0.0,
+            queue: (0.0, 4.0),
+            ..Clients::default()
         };
         assert_eq!(clients, expected);
         assert_eq!((dependencies, clients.before()), (vec![], 2.0));
@@ -349,6 +389,43 @@ mod tests {
         }
         let (clients, _) = sockets.means().unwrap();
         assert_eq!((clients.before(), clients.before_for_s), (3.0, 1.0 / 3.0));
+    }
+
+    #[test]
+    fn connections_that_find_no_room_in_a_full_queue_are_turned_away() {
+        let connecting = |client, server| Connection {
+            state: ConnectionState::Connecting,
+            ..end(client, server, 900, Traffic::default())
+        };
+        let arriving = Connection { state: ConnectionState::Arriving, ..end(SERVER, 4002, 0, QUIET) };
+        let all = [
+            Connection { unread: 5, ..listener(SERVER, 1) },
+            end(SERVER, 4000, 0, QUIET),
+            connecting(4001, SERVER),
+            arriving,
+            end(4002, SERVER, 902, QUIET),
+            // One that comes over a link, one to another server, and one of this server to another machine's port 80.
+            Connection { state: ConnectionState::Arriving, ..end(SERVER, 4003, 0, QUIET) },
+            connecting(4004, BACK_END),
+            Connection { remote: "10.0.0.1:80".parse().unwrap(), ..connecting(4005, SERVER) },
+        ];
+        let mut sockets = Sockets::default();
+        sockets.add(0.0, &all, |inode| inode < 100);
+        sockets.add(1.0, &[listener(SERVER, 1)], |inode| inode < 100);
+        let (clients, _) = sockets.means().unwrap();
+        assert_eq!((clients.turned_away, clients.not_accepted, clients.connections), (1.0, 0.5, 1.5));
+        assert_eq!((clients.queue_full, clients.queue), (0.5, (5.0, 4.0)));
+    }
+
+    #[test]
+    fn the_least_round_trip_of_clients_that_asked_is_that_of_their_links() {
+        let after = |us, segments_received| Traffic { round_trip_us: Some(us), segments_received, ..QUIET };
+        let of = |connections: &[Connection]| look(connections).0.round_trip_s;
+        let far = [end(SERVER, 4001, 2, after(40_000, 5)), end(SERVER, 4002, 3, after(41_000, 5))];
+        assert_eq!((of(&far), of(&[end(SERVER, 4001, 2, QUIET)])), (0.04, 0.0));
+        // A connection without a request, and one that is the server's own.
+        let others = [end(SERVER, 4003, 4, after(20, 0)), end(4010, BACK_END, 10, after(30, 5))];
+        assert_eq!(of(&[&far[..], &others[..]].concat()), 0.04);
     }
 
     #[test]
@@ -397,7 +474,7 @@ mod tests {
         let asking = Traffic { unacknowledged: 1, ..QUIET };
         let (clients, dependencies) =
             look(&[listener(9000, 20), end(4020, 9000, 21, asking), end(9000, 4020, 22, QUIET)]);
-        assert_eq!(clients, Clients::default());
+        assert_eq!(clients, Clients { queue: (0.0, 4.0), ..Clients::default() });
         assert!(dependencies.len() == 1 && dependencies[0].own, "{dependencies:?}");
     }
 

@@ -67,6 +67,7 @@ impl Verdict {
                 self.blocks_on(&asked, (requests - threads.other).max(0.0))
             })
             .or_else(|| self.waits_for_a_disk(evidence, requests))
+            .or_else(|| self.accepts_too_slowly(evidence, requests))
             .or_else(|| self.takes_turns(evidence, requests))
             .or_else(|| self.waits_for_a_timer(evidence, threads, requests))
             .or_else(|| self.asks_itself(evidence, requests))
@@ -77,13 +78,13 @@ impl Verdict {
     pub(super) fn takes_no_more(&mut self, evidence: &Evidence) -> Option<Limit> {
         let (clients, requests) = (evidence.clients?, evidence.under_way()?);
         let answer_s = evidence.latency_s();
-        if clients.before() < MOST * requests || clients.before_for_s < STARVED * answer_s {
+        let before = clients.before() + clients.turned_away;
+        if before < MOST * requests || clients.before_for_s < STARVED * answer_s {
             return None;
         }
         self.says(format!(
-            "{:.1} of {requests:.1} requests lie before it and have waited {:.2} s so far, while it answers others: all that may \
-             serve a connection have one",
-            clients.before(),
+            "{before:.1} of {requests:.1} requests lie before it and have waited {:.2} s so far, while it answers others: all \
+             that may serve a connection have one",
             clients.before_for_s
         ));
         Some(Limit::Workers)
@@ -122,6 +123,16 @@ impl Verdict {
                 return Some(Limit::Undecided);
             }
             return Some(Limit::LoadGenerator);
+        }
+        if evidence.on_the_link() >= MOST * requests {
+            self.says(format!(
+                "the link to its clients takes {:.1} ms for a round trip at least, and a request takes {:.1} ms in all: most \
+                 requests and answers are on their way",
+                clients.round_trip_s * 1e3,
+                evidence.latency_s() * 1e3
+            ));
+            self.name = Some("(latency of the link)".to_owned());
+            return Some(Limit::Network);
         }
         if clients.sending < MOST * requests {
             return None;
@@ -209,6 +220,33 @@ impl Verdict {
         }
         self.name = Some(disk.name.clone());
         Some(Limit::Disk)
+    }
+
+    /// Connections that wait until it accepts them, and others that the kernel does not even let wait.
+    fn accepts_too_slowly(&mut self, evidence: &Evidence, requests: f64) -> Option<Limit> {
+        let clients = evidence.clients?;
+        let waiting = clients.not_accepted + clients.turned_away;
+        let (is_full, is_short) = (clients.queue_full >= MOST, clients.turned_away >= MOST * requests);
+        if waiting < MOST * requests || !(is_full || is_short) {
+            return None;
+        }
+        let meaning = if is_full {
+            "it accepts too slowly"
+        } else {
+            "its backlog is too short for connections that come at a time"
+        };
+        self.says(format!(
+            "its accept queue was full for {}: {:.1} connections waited in it, and {:.1} found no room and try again after a \
+             second or more",
+            percent(clients.queue_full),
+            clients.not_accepted,
+            clients.turned_away
+        ));
+        self.says(format!(
+            "{meaning}: up to {:.0} connections waited at a time, and its backlog is {:.0}",
+            clients.queue.0, clients.queue.1
+        ));
+        Some(Limit::AcceptQueue)
     }
 
     /// So few clients that each waits while the other end computes.

@@ -231,6 +231,81 @@ fn connections_that_are_never_taken_mean_that_all_workers_are() {
     // An answer takes 8 ms.
     assert_eq!(starving(2.0), Limit::Workers);
     assert_ne!(starving(0.006), Limit::Workers);
+    // Most of them do not even wait in its queue.
+    let clients = Clients {
+        connections: 8.0,
+        not_accepted: 2.0,
+        before_for_s: 2.0,
+        turned_away: 5.0,
+        queue_full: 1.0,
+        ..Clients::default()
+    };
+    assert_eq!(Verdict::of(&Evidence { clients: Some(clients), ..serving }).limit, Limit::Workers);
+}
+
+#[test]
+fn a_full_accept_queue_is_named_where_nothing_else_holds_the_requests_up() {
+    let queue = |not_accepted, turned_away, queue_full, known: fn(&mut Evidence)| {
+        let clients = Clients {
+            connections: 8.0,
+            not_accepted,
+            turned_away,
+            queue_full,
+            queue: (2.0, 1.0),
+            ..Clients::default()
+        };
+        Verdict::of(&idle(|evidence| {
+            evidence.clients = Some(clients);
+            known(evidence);
+        }))
+    };
+    let told = |verdict: &Verdict, what: &str| verdict.evidence.iter().any(|reason| reason.contains(what));
+    let slow = queue(2.0, 5.5, 0.95, |_| {});
+    assert!(slow.limit == Limit::AcceptQueue && told(&slow, "it accepts too slowly"), "{slow:?}");
+    assert_eq!(slow.limit_in_words(), "accept queue limits");
+    let short = queue(0.5, 5.5, 0.1, |_| {});
+    assert!(short.limit == Limit::AcceptQueue && told(&short, "its backlog is too short"), "{short:?}");
+    // A queue with room, few that wait, and what is behind the server.
+    assert_eq!(queue(6.0, 0.0, 0.0, |_| {}).limit, Limit::Undecided);
+    assert_eq!(queue(2.0, 1.0, 0.9, |_| {}).limit, Limit::Undecided);
+    assert_eq!(
+        queue(2.0, 5.5, 0.9, |evidence| evidence.dependencies = asked(7.0, 8.0)).limit,
+        Limit::Dependency
+    );
+    // A server that has time for nothing else is what it does.
+    let clients = Clients { connections: 8.0, turned_away: 5.0, queue_full: 1.0, ..Clients::default() };
+    let computing = evidence(Threads { processor: 2.0, ..NONE });
+    let computing = Evidence { clients: Some(clients), processor_s: Some(19.0), ..computing };
+    assert_eq!(Verdict::of(&computing).limit, Limit::Processor);
+}
+
+#[test]
+fn a_link_whose_round_trip_is_most_of_a_request_is_its_latency() {
+    // A request takes 8 ms.
+    let link = |round_trip_s, sending| {
+        let clients = Clients { connections: 8.0, round_trip_s, sending, ..Clients::default() };
+        Verdict::of(&idle(|evidence| evidence.clients = Some(clients)))
+    };
+    let far = link(0.0075, 3.5);
+    assert_eq!(far.limit_with_name(), "network (latency of the link)");
+    assert!(far.evidence.iter().any(|reason| reason.contains("7.5 ms for a round trip")), "{far:?}");
+    assert_eq!(
+        (link(0.003, 0.0).limit, link(0.003, 7.0).limit_with_name().as_str()),
+        (Limit::Undecided, "network")
+    );
+    // Within a machine a round trip may be most of a request, and is no link.
+    let near = |requests| {
+        let clients = Clients { connections: 8.0, round_trip_s: 50e-6, ..Clients::default() };
+        Verdict::of(&idle(|evidence| (evidence.clients, evidence.requests) = (Some(clients), requests))).limit
+    };
+    assert_eq!(near(1.5e6), Limit::Undecided);
+    // One thread has enough to do for as long as the requests are with it.
+    let clients = Clients { connections: 8.0, round_trip_s: 0.0045, ..Clients::default() };
+    let busy = idle(|evidence| {
+        evidence.threads = Some(Threads { processor: 0.95, idle: 0.05, ..NONE });
+        evidence.clients = Some(clients);
+    });
+    assert_eq!(Verdict::of(&busy).limit, Limit::Processor);
 }
 
 #[test]
