@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::experiments::levels::{Amount, AtLeastOne, Levels, Memory, Rate};
+use crate::experiments::Prints;
+use crate::experiments::levels::{Amount, AtLeastOne, Levels, Memory, Rate, TimeUnit};
 
 /// An experiment. Exactly one of the sections is there.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -166,10 +167,14 @@ pub struct Any {
     pub connections: Connections,
     /// Command line of a load, which is done when it ends.
     pub load: Option<Vec<String>>,
-    /// What the load prints before its transactions a second; without it a load is one transaction.
-    pub transactions_after: Option<String>,
-    /// What the load prints before its p99, which has a unit such as `ms`.
-    pub p99_after: Option<String>,
+    /// What the load prints before its transactions a second, one behind the other on its line.
+    pub transactions_after: Option<Levels<String>>,
+    /// What it prints right behind them. Without either a load is one transaction.
+    pub transactions_before: Option<String>,
+    /// What the load prints before its p99, one behind the other on its line.
+    pub p99_after: Option<Levels<String>>,
+    /// The unit of a p99 that is printed without one.
+    pub p99_unit: Option<TimeUnit>,
     /// Connections that ask for `url`.
     #[serde(default = "eight")]
     pub clients: Levels<AtLeastOne>,
@@ -268,8 +273,13 @@ pub enum Error {
     #[error("method, headers, body and connections are of forebay's own clients; give url instead of load")]
     RequestsOfLoad,
     /// What a load prints is described, and there is none.
-    #[error("transactions_after and p99_after are of what a load prints; give load instead of url")]
+    #[error(
+        "transactions_after, transactions_before, p99_after and p99_unit are of what a load prints; give load instead of url"
+    )]
     PrintsOfNoLoad,
+    /// The unit of a p99 that is not looked for.
+    #[error("p99_unit is of the number behind p99_after; give that too")]
+    UnitOfNothing,
     /// A command line is empty.
     #[error("a command line has at least the program")]
     NoCommand,
@@ -332,8 +342,11 @@ impl Any {
         if self.url.is_none() && (asks || self.connections != Connections::default()) {
             return Err(Error::RequestsOfLoad);
         }
-        if self.load.is_none() && (self.transactions_after.is_some() || self.p99_after.is_some()) {
+        if self.load.is_none() && self.prints() != Prints::default() {
             return Err(Error::PrintsOfNoLoad);
+        }
+        if self.p99_after.is_none() && self.p99_unit.is_some() {
+            return Err(Error::UnitOfNothing);
         }
         if [&self.server, &self.ready, &self.load].into_iter().flatten().any(Vec::is_empty) {
             return Err(Error::NoCommand);
@@ -618,6 +631,8 @@ mod tests {
             ("pid = 1", "either url"),
             ("pid = 1\nload = [\"x\"]\nbody = \"b\"", "give url"),
             ("pid = 1\nurl = \"u\"\np99_after = \"99%\"", "give load"),
+            ("pid = 1\nload = [\"x\"]\np99_unit = \"ms\"", "p99_after; give that too"),
+            ("pid = 1\nload = [\"x\"]\np99_after = \"99%\"\np99_unit = \"parsec\"", "no unit of time"),
             ("server = []\nurl = \"u\"", "at least the program"),
             ("pid = 1\nurl = \"u\"\nready = [\"true\"]", "ready is of a server that forebay starts"),
             ("pid = 1\nurl = \"u\"\nmemory = [\"1M\"]", "forebay starts"),

@@ -201,6 +201,33 @@ impl FromStr for Rate {
     }
 }
 
+/// A unit of time, as people and programs write it: `ms`, `msec`, `milliseconds`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TimeUnit {
+    /// One of it, in seconds.
+    pub seconds: f64,
+}
+
+impl FromStr for TimeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lower = text.to_lowercase();
+        let of_one =
+            if lower.chars().count() > 2 { lower.strip_suffix('s').unwrap_or(&lower) } else { &lower };
+        let seconds = match of_one {
+            "ns" | "nsec" | "nano" | "nanosecond" => 1e-9,
+            "us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "micro" | "microsecond" => 1e-6,
+            "ms" | "msec" | "milli" | "millisecond" => 1e-3,
+            "s" | "sec" | "second" => 1.0,
+            "m" | "min" | "minute" => 60.0,
+            "h" | "hr" | "hour" => 3600.0,
+            _ => return Err(format!("'{text}' is no unit of time; give ns, us, ms, s, min or h")),
+        };
+        Ok(Self { seconds })
+    }
+}
+
 /// These are read from text or from plain numbers.
 macro_rules! deserialize_from_text {
     ($($kind:ty),*) => {$(
@@ -211,7 +238,7 @@ macro_rules! deserialize_from_text {
         }
     )*};
 }
-deserialize_from_text!(AtLeastOne, Amount, Memory, Rate);
+deserialize_from_text!(AtLeastOne, Amount, Memory, Rate, TimeUnit);
 
 fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     struct Text;

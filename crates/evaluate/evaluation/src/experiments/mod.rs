@@ -26,10 +26,10 @@ pub use description::{
 };
 pub use elasticity::{Doses, Elasticity, Resource, Speed, binding};
 pub use evidence::{Ceilings, DiskQueue, Evidence, Generator, Misses, Throttled};
-pub use levels::{Amount, AtLeastOne, Levels, Memory, Rate};
+pub use levels::{Amount, AtLeastOne, Levels, Memory, Rate, TimeUnit};
 pub use limit::{Finding, Limit};
 pub use need::{Knee, knee, least};
 pub use shipped::{SHIPPED, Shipped, shipped};
 pub use sockets::{Clients, Dependency, Sockets};
-pub use trial::{Asked, Level, Load, Server, Trial};
+pub use trial::{Asked, Level, Load, Prints, Server, Trial};
 pub use verdict::Verdict;

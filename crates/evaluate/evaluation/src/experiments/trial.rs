@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::experiments::description::{
     Any, Attached, Connections, Description, Router, RouterLayout, RtspServer, Streaming, Web, WebServer,
 };
-use crate::experiments::levels::{AtLeastOne, Memory, Rate};
+use crate::experiments::levels::{AtLeastOne, Levels, Memory, Rate, TimeUnit};
 
 /// One server under one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -129,18 +129,37 @@ pub enum Load {
         arguments: Vec<String>,
         /// The same for half of the clients; `None` where the command line does not name their number, or there are no two.
         with_half_the_clients: Option<Vec<String>>,
-        /// What it prints before its transactions a second.
-        transactions_after: Option<String>,
-        /// What it prints before its p99.
-        p99_after: Option<String>,
+        /// Where in its output its figures are.
+        prints: Prints,
     },
+}
+
+/// Where a load prints its figures. Labels stand on the line of the number, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prints {
+    /// Labels before its transactions a second.
+    pub transactions_after: Vec<String>,
+    /// What stands right behind those transactions.
+    pub transactions_before: Option<String>,
+    /// Labels before its p99.
+    pub p99_after: Vec<String>,
+    /// The unit of a p99 without one; else it is in seconds.
+    pub p99_unit: Option<TimeUnit>,
+}
+
+impl Prints {
+    /// Whether it says how many transactions it makes.
+    #[must_use]
+    pub fn transactions(&self) -> bool {
+        !self.transactions_after.is_empty() || self.transactions_before.is_some()
+    }
 }
 
 impl Load {
     /// Whether a load is one transaction, because it does not say how many it makes.
     #[must_use]
     pub fn is_one_transaction(&self) -> bool {
-        matches!(self, Self::Command { transactions_after: None, .. })
+        matches!(self, Self::Command { prints, .. } if !prints.transactions())
     }
 }
 
@@ -349,8 +368,18 @@ impl Any {
         Load::Command {
             with_half_the_clients: Some(half).filter(|half| clients >= 2 && *half != arguments),
             arguments,
-            transactions_after: self.transactions_after.clone(),
-            p99_after: self.p99_after.clone(),
+            prints: self.prints(),
+        }
+    }
+
+    pub(super) fn prints(&self) -> Prints {
+        let labels =
+            |labels: &Option<Levels<String>>| labels.iter().flat_map(Levels::iter).cloned().collect();
+        Prints {
+            transactions_after: labels(&self.transactions_after),
+            transactions_before: self.transactions_before.clone(),
+            p99_after: labels(&self.p99_after),
+            p99_unit: self.p99_unit,
         }
     }
 
@@ -363,7 +392,7 @@ impl Any {
     }
 }
 
-fn combinations(factors: &BTreeMap<String, crate::experiments::Levels<String>>) -> Vec<Vec<(&str, &str)>> {
+fn combinations(factors: &BTreeMap<String, Levels<String>>) -> Vec<Vec<(&str, &str)>> {
     factors.iter().fold(vec![vec![]], |combined, (name, levels)| {
         let with = |levels_so_far: &Vec<_>, level| [&levels_so_far[..], &[(name.as_str(), level)]].concat();
         combined
@@ -457,8 +486,7 @@ mod tests {
             Load::Command {
                 arguments: words(&["ask", "-c", "3"]),
                 with_half_the_clients: Some(words(&["ask", "-c", "1"])),
-                transactions_after: None,
-                p99_after: None
+                prints: Prints::default(),
             }
         );
         let half = trials[1].with_half_the_clients().unwrap();

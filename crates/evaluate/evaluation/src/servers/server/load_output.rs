@@ -1,17 +1,43 @@
-//! The number, or the time, behind a label in what a load's command prints.
+//! The figures in what a load's command prints: a number, or a time, behind its labels.
 
-/// The rate behind `label`, on the same line. Of several such lines, the first with a number counts. `None` where there is none,
-/// and a sentence where it is no rate.
-pub(super) fn rate_after(text: &str, label: &str) -> Result<Option<f64>, String> {
-    let Some((number, rest)) = behind(text, label) else { return Ok(None) };
-    let rate = number * multiple(rest);
-    if rate > 0.0 { Ok(Some(rate)) } else { Err(format!("a rate of {rate}, and a rate is above 0")) }
+use crate::experiments::{Prints, TimeUnit};
+
+/// Transactions a second. Of several lines with the labels, the first with a number counts. `None` where none is asked for, and a
+/// sentence where there is none, or no rate.
+pub(super) fn transactions(text: &str, prints: &Prints) -> Result<Option<f64>, String> {
+    if !prints.transactions() {
+        return Ok(None);
+    }
+    let mut rests = behind(text, &prints.transactions_after);
+    let found = match &prints.transactions_before {
+        Some(label) => rests.find_map(|rest| number_before(rest, label)),
+        None => rests.find_map(number_and_rest).map(|(number, rest)| number * multiple(rest)),
+    };
+    let place = || {
+        let after = place(&prints.transactions_after);
+        let before = prints.transactions_before.iter().map(|label| format!("before '{label}'"));
+        after.into_iter().chain(before).collect::<Vec<_>>().join(" and ")
+    };
+    match found {
+        Some(rate) if rate > 0.0 => Ok(Some(rate)),
+        Some(rate) => Err(format!("{} the load prints a rate of {rate}, and a rate is above 0", place())),
+        None => Err(format!("{} the load prints no number", place())),
+    }
 }
 
-/// The time behind `label` in seconds, on the same line: `1.5ms`, `230 us`, `1m30.5s` or `0.002`. `None` where there is none, and
-/// a sentence where it is no time.
-pub(super) fn time_after(text: &str, label: &str) -> Result<Option<f64>, String> {
-    let Some((mut number, mut rest)) = behind(text, label) else { return Ok(None) };
+/// The p99 in seconds: `1.5ms`, `230 us`, `1m30.5s`, or a number in the unit that is given, such as `0.002`. `None` where it is not
+/// asked for, and a sentence where there is none, or no time.
+pub(super) fn p99_s(text: &str, prints: &Prints) -> Result<Option<f64>, String> {
+    let labels = &prints.p99_after;
+    let Some(place) = place(labels) else { return Ok(None) };
+    let found = behind(text, labels).find_map(number_and_rest);
+    let found = found.ok_or_else(|| "no number".to_owned());
+    let time = found.and_then(|(number, rest)| time_s(number, rest, prints.p99_unit));
+    time.map(Some).map_err(|what| format!("{place} the load prints {what}"))
+}
+
+/// A time, whose unit and further parts are in `rest`.
+fn time_s(mut number: f64, mut rest: &str, unit_without: Option<TimeUnit>) -> Result<f64, String> {
     if number < 0.0 {
         return Err(format!("a time of {number}, and no time is below 0"));
     }
@@ -20,37 +46,48 @@ pub(super) fn time_after(text: &str, label: &str) -> Result<Option<f64>, String>
         let trimmed = rest.trim_start();
         let (unit, after) =
             trimmed.split_at(trimmed.find(|char: char| !char.is_alphabetic()).unwrap_or(trimmed.len()));
-        seconds += number * unit_s(unit)?;
-        // As Go writes it, the next part begins behind the unit.
-        if unit.is_empty() || !after.starts_with(|char: char| char.is_ascii_digit()) {
-            return Ok(Some(seconds));
+        if unit.is_empty() {
+            return Ok(seconds + number * unit_without.map_or(1.0, |unit| unit.seconds));
         }
-        let Some(next) = number_and_rest(after) else { return Ok(Some(seconds)) };
+        let known: TimeUnit = unit.parse().map_err(|_| {
+            format!("a time in '{unit}', which is no unit of time; let it print ns, us, ms, s, min or h")
+        })?;
+        seconds += number * known.seconds;
+        // As Go writes it, the next part begins behind the unit.
+        let next = Some(after).filter(|after| after.starts_with(|char: char| char.is_ascii_digit()));
+        let Some(next) = next.and_then(number_and_rest) else { return Ok(seconds) };
         (number, rest) = next;
     }
 }
 
-/// What a unit of time is in seconds, as people and programs write it; without one, a number is of seconds.
-fn unit_s(unit: &str) -> Result<f64, String> {
-    let lower = unit.to_lowercase();
-    let of_one = if lower.chars().count() > 2 { lower.strip_suffix('s').unwrap_or(&lower) } else { &lower };
-    match of_one {
-        "ns" | "nsec" | "nano" | "nanosecond" => Ok(1e-9),
-        "us" | "\u{b5}s" | "\u{3bc}s" | "usec" | "micro" | "microsecond" => Ok(1e-6),
-        "ms" | "msec" | "milli" | "millisecond" => Ok(1e-3),
-        "" | "s" | "sec" | "second" => Ok(1.0),
-        "m" | "min" | "minute" => Ok(60.0),
-        "h" | "hr" | "hour" => Ok(3600.0),
-        _ => {
-            Err(format!("a time in '{unit}', which is no unit of time; let it print ns, us, ms, s, min or h"))
-        }
-    }
+/// Where a number is looked for, in words.
+fn place(labels: &[String]) -> Option<String> {
+    let named: Vec<_> = labels.iter().map(|label| format!("'{label}'")).collect();
+    (!named.is_empty()).then(|| format!("behind {}", named.join(" and ")))
 }
 
-/// The first number behind `label` on its line, and what follows it.
-fn behind<'a>(text: &'a str, label: &str) -> Option<(f64, &'a str)> {
-    let mut behind = text.match_indices(label).map(|(place, found)| &text[place + found.len()..]);
-    behind.find_map(|rest| number_and_rest(rest.lines().next()?))
+/// What is behind these labels on each line that has them, one behind the other; whole lines where there is none.
+fn behind<'a>(text: &'a str, labels: &'a [String]) -> impl Iterator<Item = &'a str> {
+    let (first, others) =
+        labels.split_first().map_or(("", labels), |(first, others)| (first.as_str(), others));
+    text.lines().flat_map(move |line| {
+        let places = line.match_indices(first).map(move |(place, found)| &line[place + found.len()..]);
+        let places = places.take(if first.is_empty() { 1 } else { usize::MAX });
+        places.filter_map(move |rest| {
+            others.iter().try_fold(rest, |rest, label| rest.split_once(label.as_str()).map(|(_, rest)| rest))
+        })
+    })
+}
+
+/// The number right before `label`.
+fn number_before(line: &str, label: &str) -> Option<f64> {
+    line.match_indices(label).find_map(|(place, _)| {
+        let word = line[..place].split_whitespace().next_back()?;
+        let (number, rest) = number_and_rest(word)?;
+        let multiple = multiple(rest);
+        // More than a letter that multiplies is a unit of something else.
+        (rest.is_empty() || multiple > 1.0).then_some(number * multiple)
+    })
 }
 
 /// The first number of a line, `1234.5`, `-1`, `12,345.6`, `1.2e+04` or `12.3k`, without a letter that multiplies it, and what is
@@ -119,12 +156,21 @@ fn multiple(rest: &str) -> f64 {
 mod tests {
     use super::*;
 
+    fn rate_after(text: &str, label: &str) -> Result<Option<f64>, String> {
+        transactions(text, &Prints { transactions_after: vec![label.to_owned()], ..Prints::default() })
+    }
+
+    fn time_after(text: &str, label: &str) -> Result<Option<f64>, String> {
+        p99_s(text, &Prints { p99_after: vec![label.to_owned()], ..Prints::default() })
+    }
+
     #[test]
     fn a_number_is_found_behind_its_label() {
         assert_eq!(rate_after("Latency 5ms\nRequests/sec:  1234.50\n", "Requests/sec:"), Ok(Some(1234.5)));
         assert_eq!(rate_after("done in 3.", "done in"), Ok(Some(3.0)));
-        assert_eq!(rate_after("done", "done"), Ok(None));
-        assert_eq!(rate_after("", "x"), Ok(None));
+        assert_eq!(rate_after("done", "done"), Err("behind 'done' the load prints no number".to_owned()));
+        assert!(rate_after("", "x").is_err());
+        assert_eq!(transactions("done in 3.", &Prints::default()), Ok(None));
     }
 
     #[test]
@@ -178,7 +224,10 @@ mod tests {
             let found = time_after(&format!("p99: {written}\n"), "p99:").unwrap().unwrap();
             assert!((found - seconds).abs() <= 1e-9 * seconds, "{written}: {found}");
         }
-        assert_eq!(time_after("p99:\n1 ms", "p99:"), Ok(None));
+        assert_eq!(
+            time_after("p99:\n1 ms", "p99:"),
+            Err("behind 'p99:' the load prints no number".to_owned())
+        );
     }
 
     #[test]
@@ -194,7 +243,41 @@ mod tests {
 
     #[test]
     fn a_number_of_the_next_line_is_another_one() {
-        assert_eq!(rate_after("rate:\n1234", "rate:"), Ok(None));
+        assert!(rate_after("rate:\n1234", "rate:").is_err());
         assert_eq!(rate_after("rate: unknown\nruns: 3\nrate: 7\n", "rate:"), Ok(Some(7.0)));
+    }
+
+    /// What `ab`, `h2load` and `k6` print of the same.
+    #[test]
+    fn figures_of_loads_that_write_them_otherwise_are_read() {
+        let labels = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<Vec<_>>();
+        let ab = "Requests per second:    81234.5 [#/sec] (mean)\n\
+                  Percentage of the requests served within a certain time (ms)\n  50%      2\n  99%      5\n 100%     10\n";
+        let prints = Prints {
+            transactions_after: labels(&["Requests per second:"]),
+            p99_after: labels(&["99%"]),
+            p99_unit: Some("ms".parse().unwrap()),
+            ..Prints::default()
+        };
+        assert_eq!((transactions(ab, &prints), p99_s(ab, &prints)), (Ok(Some(81_234.5)), Ok(Some(0.005))));
+        // A unit that is printed counts more.
+        assert_eq!(p99_s("99% 7us", &prints), Ok(Some(7e-6)));
+
+        let h2load =
+            "progress: 100% done\n\nfinished in 1.23s, 81300.81 req/s, 9.77MB/s\nrequests: 100000 total\n";
+        let before = |label: &str| Prints { transactions_before: Some(label.into()), ..Prints::default() };
+        assert_eq!(transactions(h2load, &before("req/s")), Ok(Some(81_300.81)));
+        let error = transactions(h2load, &before("runs/s")).unwrap_err();
+        assert_eq!(error, "before 'runs/s' the load prints no number");
+        assert_eq!(transactions("about (81.3k requests a second)", &before(" requests")), Ok(Some(81_300.0)));
+
+        let k6 = "data_received....: 1.3 MB 31 kB/s\nhttp_req_blocked.: med=12.25\u{b5}s p(99)=1.35s\n\
+                  http_req_duration: avg=144.56ms p(95)=215.95ms p(99)=1.14s\nhttp_reqs........: 180    4.36938/s\n";
+        let prints = Prints {
+            transactions_after: labels(&["http_reqs"]),
+            p99_after: labels(&["http_req_duration", "p(99)="]),
+            ..before("/s")
+        };
+        assert_eq!((transactions(k6, &prints), p99_s(k6, &prints)), (Ok(Some(4.36938)), Ok(Some(1.14))));
     }
 }

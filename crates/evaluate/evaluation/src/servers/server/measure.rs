@@ -15,7 +15,7 @@ use forebay_stream_clients::{Crowd, Order, Outcome as Viewed, Start, Transport};
 
 use super::clients::{Answers, Window};
 use super::load_meter::LoadMeter;
-use super::load_output::{rate_after, time_after};
+use super::load_output::{p99_s, transactions};
 use super::meters::{Counts, Opened, processor_s, total};
 use super::observer::{Observer, Seen};
 use super::process::Process;
@@ -266,7 +266,7 @@ impl Bench<'_> {
 
     /// A load of somebody else's, from its start to its end.
     fn with_command(&self, load: &Load, target: &mut Target, at_rest: &Seen) -> Result<Run, Error> {
-        let Load::Command { arguments, transactions_after, p99_after, .. } = load else {
+        let Load::Command { arguments, prints, .. } = load else {
             unreachable!("all other loads have clients of forebay's own");
         };
         let seconds = self.description.seconds.to_string();
@@ -289,19 +289,10 @@ impl Bench<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let counts = meters.stop();
         let said = process.said()?;
-        let behind = |label: &Option<String>, find: fn(&str, &str) -> Result<Option<f64>, String>| {
-            let Some(label) = label else { return Ok(None) };
-            let wrong = |what: &str| {
-                Error::Load(format!("behind '{label}' the load prints {what}{}", quoted(&process.words())))
-            };
-            match find(&said, label) {
-                Ok(None) => Err(wrong("no number")),
-                found => found.map_err(|what| wrong(&what)),
-            }
-        };
-        let rate = behind(transactions_after, rate_after)?;
+        let wrong = |what: String| Error::Load(format!("{what}{}", quoted(&process.words())));
+        let rate = transactions(&said, prints).map_err(wrong)?;
         let generator = taken.and_then(|taken| taken.stop(seconds, processors()));
-        let p99 = behind(p99_after, time_after)?.map(|p99_s| Figure::new("latency_p99", "s", p99_s));
+        let p99 = p99_s(&said, prints).map_err(wrong)?.map(|p99_s| Figure::new("latency_p99", "s", p99_s));
         let evidence = Evidence {
             requests: rate.map_or(1.0, |rate| rate * seconds),
             in_flight: rate.and(counts.seen.clients).and_then(Clients::all_under_way),

@@ -98,6 +98,7 @@ fn processor_s() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::Prints;
 
     #[test]
     fn new_pages_take_less_than_pages_of_a_slow_disk() {
@@ -108,12 +109,8 @@ mod tests {
     #[test]
     fn pages_of_a_disk_take_a_processor_some_microseconds_and_nothing_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let load = Load::Command {
-            arguments: vec![],
-            with_half_the_clients: None,
-            transactions_after: None,
-            p99_after: None,
-        };
+        let load =
+            Load::Command { arguments: vec![], with_half_the_clients: None, prints: Prints::default() };
         if let Some(seconds) = back_s(folder.path(), &load).unwrap() {
             assert!((1e-8..1e-2).contains(&seconds), "{seconds}");
         }

@@ -256,7 +256,7 @@ fn of_hundred(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::experiments::{Evidence, Load, Threads};
+    use crate::experiments::{Evidence, Load, Prints, Threads};
 
     use super::*;
     use crate::servers::server::Options;
@@ -295,12 +295,11 @@ mod tests {
         let head = |transactions_after: Option<&str>| {
             let mut outcome = outcome(40e3);
             for cell in &mut outcome.cells {
-                let transactions_after = transactions_after.map(str::to_owned);
+                let transactions_after = transactions_after.into_iter().map(str::to_owned).collect();
                 cell.trial.load = Load::Command {
                     arguments: vec![],
                     with_half_the_clients: None,
-                    transactions_after,
-                    p99_after: None,
+                    prints: Prints { transactions_after, ..Prints::default() },
                 };
             }
             let table = outcome.table();

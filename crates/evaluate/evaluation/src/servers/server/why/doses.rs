@@ -278,7 +278,7 @@ fn dependency(run: &Run, dependency: Option<&str>, base: Given) -> Allowed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::{Evidence, Load, Server, Verdict};
+    use crate::experiments::{Evidence, Load, Prints, Server, Verdict};
     use crate::servers::server::run::Figure;
 
     #[test]
@@ -297,12 +297,8 @@ mod tests {
 
     #[test]
     fn results_of_several_runs_name_a_dose_alike() {
-        let load = Load::Command {
-            arguments: vec![],
-            with_half_the_clients: None,
-            transactions_after: None,
-            p99_after: None,
-        };
+        let load =
+            Load::Command { arguments: vec![], with_half_the_clients: None, prints: Prints::default() };
         let trial = Trial {
             subject: "s".into(),
             levels: vec![],

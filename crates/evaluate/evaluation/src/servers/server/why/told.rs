@@ -205,7 +205,7 @@ impl Told for Why {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::{Doses, Evidence, Load, Server, Speed, Trial, Verdict};
+    use crate::experiments::{Doses, Evidence, Load, Prints, Server, Speed, Trial, Verdict};
     use crate::servers::server::measure::Given;
 
     fn dose(resource: Resource, with: f64, p99: f64) -> Dose {
@@ -228,12 +228,7 @@ mod tests {
             subject: "s".into(),
             levels: vec![],
             server: Server::Command(vec!["s".into()]),
-            load: Load::Command {
-                arguments: vec![],
-                with_half_the_clients: None,
-                transactions_after: None,
-                p99_after: None,
-            },
+            load: Load::Command { arguments: vec![], with_half_the_clients: None, prints: Prints::default() },
             memory_bytes: None,
         }
     }
