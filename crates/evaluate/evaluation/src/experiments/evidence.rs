@@ -45,6 +45,8 @@ pub struct Evidence {
     pub dependencies: Vec<Dependency>,
     /// What else it waits for that has a name, where that tells no more.
     pub leads: Vec<String>,
+    /// Processors that its threads may use, where that is known.
+    pub allowed_processors: Option<f64>,
     /// What its control groups allow it of the processors.
     pub quota: Option<Throttled>,
     /// The disk that it used most.

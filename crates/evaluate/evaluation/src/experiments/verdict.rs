@@ -5,6 +5,7 @@
 //! slow disk. A processor that mostly waits for caches is not too slow. All decisions are ratios, so other work on the
 //! machine changes them little. Where no evidence has a half of the requests, the verdict is that this is not known.
 
+mod affinity;
 mod elsewhere;
 #[cfg(test)]
 mod tests;
@@ -222,7 +223,8 @@ impl Verdict {
         let could_be = could_be.min(at_work).min(threads.number()).max(f64::MIN_POSITIVE);
         let generator = generator_share(evidence);
         // More threads than there are processors cannot run at a time, and no more than one of those that take turns.
-        let at_a_time = if in_turn(evidence, threads) { 1.0 } else { could_be.min(evidence.processors) };
+        let allowed = affinity::allowed(evidence).unwrap_or(evidence.processors);
+        let at_a_time = if in_turn(evidence, threads) { 1.0 } else { could_be.min(allowed) };
         let computing = own_processor(evidence, threads.processor) / at_a_time;
         let busy = (threads.busy() / could_be).max(computing).min(1.0);
         // Behind a ring of requests no thread waits for the disk.
@@ -325,6 +327,9 @@ impl Verdict {
     /// It computes: on all processors, on one, or in turn.
     fn computes(&mut self, evidence: &Evidence, threads: Threads) -> Limit {
         let limit = self.processor_or_caches(evidence);
+        if limit == Limit::Processor && self.is_bound(evidence) {
+            return limit;
+        }
         let (Some(busiest), Some(idle)) = (evidence.busiest_thread, evidence.idle_processors()) else {
             return limit;
         };
@@ -578,7 +583,8 @@ fn own_processor(evidence: &Evidence, on_or_for: f64) -> f64 {
         return on_or_for;
     };
     let running = (server_s / evidence.seconds).min(on_or_for);
-    // A thread waits for a processor while none is idle.
-    let all_in_use = evidence.idle_processors().map_or(1.0, |idle| 1.0 - idle / evidence.processors);
+    // A thread waits for a processor while none is idle that it may use.
+    let idle = evidence.idle_processors().filter(|_| affinity::allowed(evidence).is_none());
+    let all_in_use = idle.map_or(1.0, |idle| 1.0 - idle / evidence.processors);
     running + (on_or_for - running) * own_share(evidence) * all_in_use
 }

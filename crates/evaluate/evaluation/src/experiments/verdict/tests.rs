@@ -181,6 +181,28 @@ fn one_thread_that_computes_beside_an_idle_processor_is_told_from_all_of_them() 
     assert_eq!(computing(in_turn), Limit::Lock);
 }
 
+#[test]
+fn a_server_that_may_not_use_all_processors_is_told_so_where_it_fills_those() {
+    let bound = |known: fn(&mut Evidence)| {
+        let mut evidence = evidence(Threads { processor: 7.5, ..NONE });
+        evidence.allowed_processors = Some(1.0);
+        evidence.processor_s = Some(9.6);
+        evidence.processor_wait_s = Some(60.0);
+        evidence.machine_processor_s = Some(12.0);
+        known(&mut evidence);
+        Verdict::of(&evidence)
+    };
+    let verdict = bound(|_| {});
+    assert_eq!(verdict.limit_with_name(), "processor (it may use 1 of 2)");
+    assert!(verdict.evidence[0].contains("taskset"), "{verdict:?}");
+    // It may use all, none is idle, it does not wait for one, or has other things to wait for.
+    let name = |known: fn(&mut Evidence)| bound(known).limit_with_name();
+    assert_eq!(name(|evidence| evidence.allowed_processors = Some(2.0)), "processor");
+    assert_eq!(name(|evidence| evidence.machine_processor_s = Some(19.8)), "processor");
+    assert_eq!(name(|evidence| evidence.processor_wait_s = Some(0.2)), "processor");
+    assert_eq!(name(|evidence| evidence.processor_s = Some(4.0)), "processor");
+}
+
 /// Goroutines that compute in turn, where looks find threads of the runtime running that look for work.
 fn counted_in_turn(known: fn(&mut Evidence)) -> Evidence {
     let mut evidence = evidence(Threads { processor: 1.6, parked: 4.0, idle: 2.0, ..NONE });

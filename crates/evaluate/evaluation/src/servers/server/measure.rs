@@ -408,6 +408,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         clients: counts.seen.clients,
         dependencies: Dependency::beyond(counts.seen.dependencies.clone(), &at_rest.dependencies),
         leads: counts.seen.leads.clone(),
+        allowed_processors: counts.seen.allowed_processors,
         quota: counts.seen.quota,
         disk: counts.disk.clone(),
         processor_s: processor_s(&counts.server, seconds),

@@ -3,6 +3,7 @@
 //! Looks at threads take at most a hundredth of a processor, and looks at connections a fiftieth: those that take longer are
 //! made more seldom.
 
+mod affinity;
 mod ends;
 mod waits;
 
@@ -20,6 +21,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::experiments::{Activity, Call, Clients, Dependency, Threads, Throttled, Timeouts};
+use affinity::allowed_processors;
 pub(super) use ends::sockets_of;
 use ends::{Ends, Lead};
 use waits::{Waits, timer_s};
@@ -90,6 +92,8 @@ pub(super) struct Seen {
     pub(super) dependencies: Vec<Dependency>,
     /// What it is connected to without TCP.
     pub(super) leads: Vec<String>,
+    /// Processors that the threads which ran may use; `None` where that is not known.
+    pub(super) allowed_processors: Option<f64>,
     /// Of the group whose quota ran out most often.
     pub(super) quota: Option<Throttled>,
     /// Memory that is in no file, swapped or not, in bytes, at even distances of time.
@@ -407,6 +411,9 @@ impl Looks {
         let whole = |value: f64| Some(value).filter(|_| !self.in_part && !self.hidden && self.samples > 0);
         let samples = f64::from(self.samples.max(1));
         let busiest = self.running.values().max().copied().unwrap_or(0);
+        let of_process = |&process: &u32| tasks(process).into_iter().map(move |task| (process, task));
+        let all = || self.processes.iter().flat_map(of_process);
+        let ran = allowed_processors(self.running.keys().copied());
         let mut seen = Seen {
             threads: (!self.hidden && self.samples > 0).then(|| self.sums.mean_of(self.samples)),
             threads_at_work: whole(self.at_work.len() as f64),
@@ -415,6 +422,7 @@ impl Looks {
                 .filter(|_| self.with_any > 0),
             sleeps: self.sleeps.mean_of(self.samples),
             timeouts: self.timeouts.mean_of(self.samples),
+            allowed_processors: ran.or_else(|| allowed_processors(all())),
             quota: throttled(self.quotas.values()),
             held_bytes: self.held_bytes,
             calls: self.calls.map(|(first, last)| last.minus(first)),
