@@ -1,9 +1,10 @@
 // A web server with one planted cause of its speed: planted CAUSE PORT [FILE].
 //
-// small: one thread with epoll and answers of 2 bytes. ring: the same, and each answer waits for a page of FILE, which a ring
-// of requests reads past the page cache. Else a thread for each connection: unmap gives memory back for each request, many has
-// 300 idle threads beside those that share a lock, cache keeps 32 MiB at most, log writes a page into the pipe FILE behind a
-// lock, child waits for a program that sleeps. serial: one thread, which takes the next connection when one has ended.
+// small: one thread with epoll and answers of 2 bytes, at any address. ring: the same at the loopback, and each answer waits for
+// a page of FILE, which a ring of requests reads past the page cache. Else a thread for each connection: unmap gives memory back
+// for each request, many has 300 idle threads beside those that share a lock, cache keeps 32 MiB at most, log writes a page into
+// the pipe FILE behind a lock, child waits for a program that sleeps, accept takes a connection every 5 ms and lets two wait for
+// that. serial: one thread, which takes the next connection when one has ended.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,9 +41,9 @@ static void fail(const char *what) {
 static int listening(int port) {
     int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(strcmp(cause, "small") ? INADDR_LOOPBACK : INADDR_ANY);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 512)) fail("listen");
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, strcmp(cause, "accept") ? 512 : 1)) fail("listen");
     return listener;
 }
 
@@ -115,7 +117,12 @@ static void serve_by_threads(int listener) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     for (int number = 0; !strcmp(cause, "many") && number < 300; number++)
         if (pthread_create(&thread, &attributes, idle, 0)) fail("thread");
+    int paced = !strcmp(cause, "accept"), timer = timerfd_create(CLOCK_MONOTONIC, 0);
+    struct itimerspec every = {.it_interval.tv_nsec = 5000000, .it_value.tv_nsec = 5000000};
+    if (timerfd_settime(timer, 0, &every, 0)) fail("timer");
     for (;;) {
+        unsigned long ticks;
+        if (paced && read(timer, &ticks, sizeof ticks) < 0) fail("timer");
         int client = accept(listener, 0, 0);
         if (!strcmp(cause, "serial")) serve((void *)(long)client);
         else if (client >= 0 && pthread_create(&thread, &attributes, serve, (void *)(long)client)) fail("thread");

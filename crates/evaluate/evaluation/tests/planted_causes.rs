@@ -1,15 +1,18 @@
 //! Servers with a known cause of their speed each, in C, Python and Go and with nginx as a proxy: the verdict names it.
+//!
+//! `cargo test -p forebay-evaluation --test planted_causes -- --nocapture | grep planted:` lists each cause, and what was said.
 #![forbid(unsafe_code)]
 
 mod support;
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use forebay_evaluation::Profile;
 use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
@@ -181,8 +184,8 @@ fn a_proxy_of_a_late_server_names_that() {
     });
 }
 
-/// So often each of four servers runs with nothing planted.
-const RUNS_WITH_NOTHING: u32 = 5;
+/// So often servers run with nothing planted, in turn.
+const RUNS_WITH_NOTHING: usize = 20;
 
 #[test]
 fn servers_with_nothing_planted_that_keep_their_schedule_are_accused_of_nothing() {
@@ -193,27 +196,25 @@ fn servers_with_nothing_planted_that_keep_their_schedule_are_accused_of_nothing(
     let simple =
         |program: &Path| ["env".into(), program.to_str().unwrap().into(), "nothing".into(), "{port}".into()];
     let servers = [
-        Some(simple(&guests::build("planted"))),
-        Some(python),
-        go_server(test).map(|server| simple(&server)),
-        nginx(test, folder.path(), "return 200 ok;"),
+        Some(("C", simple(&guests::build("planted")))),
+        Some(("Python", python)),
+        go_server(test).map(|server| ("Go", simple(&server))),
+        nginx(test, folder.path(), "return 200 ok;").map(|server| ("nginx", server)),
     ];
     let mut accused = Vec::new();
-    for server in servers.iter().flatten() {
+    for (language, server) in servers.iter().flatten().cycle().take(RUNS_WITH_NOTHING) {
         let server = server.each_ref().map(String::as_str);
-        for _ in 0..RUNS_WITH_NOTHING {
-            let planted =
-                Planted { name: "nothing", server: &server, settings: &["rate=200"], simulate: false };
-            let (verdict, table) = planted.run(1);
-            // Where other programs take the processors, those may limit it.
-            let is_right = match verdict.limit {
-                Limit::Nothing => true,
-                Limit::Processor | Limit::LoadGenerator | Limit::Undecided => is_crowded(&verdict),
-                _ => false,
-            };
-            if !is_right || !verdict.findings.is_empty() {
-                accused.push(format!("{server:?}: {verdict:?}\n{table}"));
-            }
+        let planted = Planted { name: "nothing", server: &server, settings: &["rate=200"], simulate: false };
+        let (verdict, table) = planted.run(1);
+        println!("planted: nothing in {language}; said: {}", verdict.limit_in_words());
+        // Where other programs take the processors, those may limit it.
+        let is_right = match verdict.limit {
+            Limit::Nothing => true,
+            Limit::Processor | Limit::LoadGenerator | Limit::Undecided => is_crowded(&verdict),
+            _ => false,
+        };
+        if !is_right || !verdict.findings.is_empty() {
+            accused.push(format!("{server:?}: {verdict:?}\n{table}"));
         }
     }
     assert!(accused.is_empty(), "{}", accused.join("\n"));
@@ -249,6 +250,96 @@ fn connections_that_a_busy_worker_never_takes_are_told() {
     let _turn = turn();
     let server = guests::build("planted");
     assert_named(Limit::Workers, program(&server, "serial", ""), |_| true);
+}
+
+#[test]
+fn connections_that_are_accepted_too_slowly_fill_the_accept_queue() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let server = [server.to_str().unwrap(), "accept", "{port}"];
+    let new = &["connections=new"];
+    let diagnose =
+        |attempt| Planted { name: "accept", server: &server, settings: new, simulate: false }.run(attempt);
+    let slow = |verdict: &Verdict| verdict.evidence.iter().any(|reason| reason.contains("too slowly"));
+    assert_named(Limit::AcceptQueue, diagnose, slow);
+}
+
+/// How long packets take each way over a link, in milliseconds.
+const LINK_MS: &str = "5";
+/// The server's address and port at the end of a link.
+const AT_THE_END: &str = "10.77.0.2:8080";
+
+/// What is said of a server at the end of a link, in a network of the test's own.
+fn behind_link(attempt: u32) -> (Verdict, String) {
+    let link = format!("{SOURCES}/link.py");
+    let mut link = Command::new("python3")
+        .args([link.as_str(), LINK_MS, guests::build("planted").to_str().unwrap(), "small", "8080"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pid = String::new();
+    BufReader::new(link.stdout.as_mut().unwrap()).read_line(&mut pid).unwrap();
+    let begun = Instant::now();
+    while let Err(error) = TcpStream::connect(AT_THE_END) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{error}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    let said = Planted::attached("link", pid.trim(), &format!("http://{AT_THE_END}/"), attempt);
+    drop(link.stdin.take());
+    link.wait().unwrap();
+    said
+}
+
+/// Whether this process is in another network than what started it.
+fn has_own_network() -> bool {
+    let network = |process: u32| fs::read_link(format!("/proc/{process}/ns/net")).unwrap();
+    network(std::process::id()) != network(std::os::unix::process::parent_id())
+}
+
+#[test]
+fn a_link_that_takes_its_time_is_the_networks_latency() {
+    let _turn = turn();
+    if has_own_network() {
+        let named = |verdict: &Verdict| verdict.name.as_deref() == Some("(latency of the link)");
+        return assert_named(Limit::Network, behind_link, named);
+    }
+    let test = "a_link_that_takes_its_time_is_the_networks_latency";
+    let link = format!("{SOURCES}/link.py");
+    let mut trial = Command::new("unshare");
+    let trial = trial.args(["--net", "python3", &link, LINK_MS, "true"]).stdin(Stdio::null());
+    if !trial.output().is_ok_and(|ran| ran.status.success()) {
+        return skip(test, "no link can be made: it needs root, unshare, ip and /dev/net/tun");
+    }
+    let ran = Command::new("unshare")
+        .arg("--net")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    said.lines().filter(|line| line.contains("planted:")).for_each(|line| println!("{line}"));
+}
+
+#[test]
+fn a_server_that_is_tied_to_one_of_several_processors_is_told_so() {
+    let _turn = turn();
+    let test = "a_server_that_is_tied_to_one_of_several_processors_is_told_so";
+    if thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+        return skip(test, "this machine has one processor");
+    }
+    if Command::new("taskset").arg("-V").output().is_err() {
+        return skip(test, "taskset is not installed");
+    }
+    let server = artifacts::example("forebay-evaluation", "faulty_server").unwrap();
+    let first = "exec taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[,-].*//') $1 busy-loop $2";
+    let server = ["sh", "-c", first, "sh", server.to_str().unwrap(), "{port}"];
+    let diagnose =
+        |attempt| Planted { name: "tied", server: &server, settings: &[], simulate: false }.run(attempt);
+    let named =
+        |verdict: &Verdict| verdict.name.as_ref().is_some_and(|name| name.contains("it may use 1 of"));
+    assert_named(Limit::Processor, diagnose, named);
 }
 
 #[test]
@@ -331,7 +422,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // The processes have ended, and may not have gone yet.
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(10) {
             thread::sleep(Duration::from_millis(10));
         }

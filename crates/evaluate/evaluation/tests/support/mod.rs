@@ -5,6 +5,7 @@ pub mod late;
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use forebay_evaluation::servers::server::{self, Limit, Options, Outcome, Told, Verdict};
@@ -29,22 +30,30 @@ pub struct Planted<'a> {
 impl Planted<'_> {
     /// What is said of it under a load of eight clients, and the table.
     pub fn run(&self, attempt: u32) -> (Verdict, String) {
-        // Where other programs leave few of the processors, a server takes longer until the cause is all that it does.
-        let (seconds, warm_up) = (attempt, f64::from(attempt) * 0.3);
-        let Self { name, server, .. } = self;
-        let description = format!(
-            "title = \"{name}\"\nruns = 1\nseconds = {seconds}\nwarm_up = {warm_up}\n[any]\nname = \"{name}\"\n\
-             server = {server:?}\nurl = \"http://127.0.0.1:{{port}}/\"\n",
-        );
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("experiment.toml");
-        fs::write(&path, description).unwrap();
+        let any = format!("server = {:?}\nurl = \"http://127.0.0.1:{{port}}/\"\n", self.server);
         let settings: Vec<String> = self.settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let options = Options { simulate: self.simulate, ..Options::read(&path, &settings).unwrap() };
-        let outcome: Outcome = server::run(&options, &mut |_| ()).unwrap();
-        let table = outcome.table();
-        (outcome.verdicts().remove(0).0, table)
+        said(self.name, &any, &settings, self.simulate, attempt)
     }
+
+    /// The same of a server that runs already.
+    pub fn attached(name: &str, process: &str, url: &str, attempt: u32) -> (Verdict, String) {
+        said(name, &format!("pid = {process}\nurl = {url:?}\n"), &[], false, attempt)
+    }
+}
+
+fn said(name: &str, any: &str, settings: &[String], simulate: bool, attempt: u32) -> (Verdict, String) {
+    // Where other programs leave few of the processors, a server takes longer until the cause is all that it does.
+    let (seconds, warm_up) = (attempt, f64::from(attempt) * 0.3);
+    let description = format!(
+        "title = \"{name}\"\nruns = 1\nseconds = {seconds}\nwarm_up = {warm_up}\n[any]\nname = \"{name}\"\n{any}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("experiment.toml");
+    fs::write(&path, description).unwrap();
+    let options = Options { simulate, ..Options::read(&path, settings).unwrap() };
+    let outcome: Outcome = server::run(&options, &mut |_| ()).unwrap();
+    let table = outcome.table();
+    (outcome.verdicts().remove(0).0, table)
 }
 
 /// Runs that may miss a cause on a machine without other work: other programs can hold a server up unseen.
@@ -73,7 +82,7 @@ pub fn assert_told(
     for attempt in 1.. {
         let (verdict, table) = diagnose(attempt.min(ATTEMPTS_MAX));
         if is_told(&verdict) {
-            return;
+            return list(&verdict);
         }
         let says_little = matches!(verdict.limit, Limit::Processor | Limit::Undecided);
         if says_little && is_crowded(&verdict) {
@@ -86,6 +95,13 @@ pub fn assert_told(
         eprintln!("attempt {attempt}: {verdict:?}");
         assert!(said.len() < ATTEMPTS_MAX as usize, "{what} was not found: {}", said.join("\n"));
     }
+}
+
+/// A line of the list of causes: that of the test, and what was said.
+fn list(verdict: &Verdict) {
+    let thread = thread::current();
+    let planted = thread.name().unwrap_or_default().replace('_', " ");
+    println!("planted: {planted}; said: {}", verdict.limit_in_words());
 }
 
 /// Other programs that take so much of the processors are what limits.
