@@ -43,6 +43,48 @@ fn all_views_show_the_same_bytes() {
 }
 
 #[test]
+fn pages_exist_from_their_reservation_until_they_are_given_back() {
+    let object = Object::sparse(64 << 20).unwrap();
+    let views = Views::map_with(&object, 2, None, 0).unwrap();
+    let exist = || rustix::fs::fstat(&object).unwrap().st_blocks as usize * 512 / PAGE_BYTES;
+    assert_eq!(exist(), 0);
+    object.reserve(5 * PAGE_BYTES, 3_000 * PAGE_BYTES).unwrap();
+    assert_eq!(exist(), 3_000);
+    write(views.address(0, 6 * PAGE_BYTES), 7);
+    views.give_back(5 * PAGE_BYTES, 2_900 * PAGE_BYTES).unwrap();
+    assert_eq!((exist(), read(views.address(1, 6 * PAGE_BYTES))), (100, 0));
+}
+
+#[test]
+fn core_files_have_of_the_views_what_is_shown() {
+    let object = Object::sparse(8 * PAGE_BYTES).unwrap();
+    let views = Views::map_with(&object, 2, None, 0).unwrap();
+    let is_left_out = |address: usize| {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_there = false;
+        for line in maps.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let ends = range.map(|(start, end)| [start, end].map(|end| usize::from_str_radix(end, 16)));
+            if let Some([Ok(start), Ok(end)]) = ends {
+                is_there = (start..end).contains(&address);
+            } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_there) {
+                return flags.split(' ').any(|flag| flag == "dd");
+            }
+        }
+        panic!("{address:#x} is not mapped");
+    };
+    let shown = views.address(1, 2 * PAGE_BYTES);
+    assert!(!is_left_out(shown));
+    views.keep_out_of_dumps().unwrap();
+    let others = [views.base(), shown - 1, shown + PAGE_BYTES, views.privileged(0)];
+    for is_shown in [true, false] {
+        views.show_in_dumps(shown..shown + PAGE_BYTES, is_shown);
+        assert_eq!(is_left_out(shown), !is_shown);
+        assert!(others.into_iter().all(is_left_out));
+    }
+}
+
+#[test]
 fn views_are_mapped_where_they_are_wanted_or_not_at_all() {
     let object = Object::new(PAGE_BYTES).unwrap();
     // What other tests map at the same time is put right below what there is.
