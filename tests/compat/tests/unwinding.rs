@@ -8,8 +8,12 @@ fn data(scratch: &Scratch) {
     scratch.noise("data", 8 << 20, 9).file("out/file", "x");
 }
 
+/// Seconds for many thousand steps: each takes two switches of context, on a machine that may be busy.
+const LONGEST_S: u64 = 300;
+
 fn guest(name: &str, guest: &str) -> Case {
-    Case::new(name, [build(guest).into_os_string(), "data".into()]).setup(data).without_statistics()
+    let case = Case::new(name, [build(guest).into_os_string(), "data".into()]);
+    case.setup(data).without_statistics().seconds(LONGEST_S)
 }
 
 /// By libgcc and by libunwind.
@@ -37,7 +41,7 @@ fn stepped_by_gdb(name: &str) -> Case {
     let case = guest(name, "stepped_by_gdb").setup(|scratch| {
         scratch.file("steps.py", include_str!("unwinding/steps.py"));
     });
-    case.needs(&["gdb"]).before(["bash", "-c", gdb, "bash"]).seconds(120)
+    case.needs(&["gdb"]).before(["bash", "-c", gdb, "bash"])
 }
 
 /// Before it forks, the agent takes many steps: those calls are not seen to their ends.
