@@ -49,7 +49,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 23;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 24;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -99,6 +99,8 @@ pub struct Header {
     pub first_ticks: AtomicU64,
     /// Which part of the time some task waited for a processor lately, in 1/1024.
     pub processor_price: AtomicU32,
+    /// 1 while a quota of processor time holds the program back: shorter waits gain it nothing, and speculators take of its time.
+    pub held_by_quota: AtomicU32,
     /// What the signal of a page fault takes on this machine, in microseconds; 0 until it was measured.
     pub signal_us: AtomicU32,
     /// Prefetched and not yet consumed bytes that one speculator may have.

@@ -73,5 +73,6 @@ pub fn may_ever_speculate(header: &Header) -> bool {
 
 /// Whether nothing but the policy speaks against a speculator.
 pub fn may_speculate() -> bool {
-    !DISABLED.load(Relaxed) && session::header().is_some_and(|header| header.control.load(Relaxed) == GO)
+    let may = |header: &Header| header.control.load(Relaxed) == GO && header.held_by_quota.load(Relaxed) == 0;
+    !DISABLED.load(Relaxed) && session::header().is_some_and(may)
 }

@@ -207,6 +207,7 @@ pub fn abandoned(state: &State) -> bool {
             || state.slot.dismissed.load(Relaxed) == state.generation
             || state.header.enabled.load(Relaxed) == 0
             || state.header.leases.load(Relaxed) == LEASES_SOME
+            || state.header.held_by_quota.load(Relaxed) != 0
         {
             return true;
         }
