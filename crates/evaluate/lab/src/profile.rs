@@ -55,6 +55,13 @@ impl Profile {
         !matches!(self, Self::Local | Self::Remote)
     }
 
+    /// Whether what was read once stays in memory until it is made cold. Of the remote file system the kernel forgets names
+    /// within a second.
+    #[must_use]
+    pub fn stays_warm(self) -> bool {
+        self != Self::Remote
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Local => "local",

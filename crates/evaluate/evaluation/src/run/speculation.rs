@@ -78,12 +78,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
     measure(options, sides(options.profile), false, progress)
 }
 
-/// Nothing is warm on the remote file system: the kernel forgets its names within a second.
 fn sides(profile: Profile) -> &'static [Side] {
-    match profile {
-        Profile::Remote => &[Side::Original, Side::Forebay, Side::Hinted],
-        _ => &Side::ALL,
-    }
+    if profile.stays_warm() { &Side::ALL } else { &[Side::Original, Side::Forebay, Side::Hinted] }
 }
 
 /// Runs every program on `sides`, in turn, with the kernel's accounts of it if `accounted`; as far as that goes.

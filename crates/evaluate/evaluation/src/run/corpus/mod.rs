@@ -89,7 +89,7 @@ pub fn run(
     let scratch = folder_in_memory()?;
     let bench = Bench { options, tools: &tools, scratch: scratch.path(), interrupt: &interrupt };
     bench.set_up()?;
-    let runs = options.runs * (options.cold_sides().len() + 1);
+    let runs = options.runs * (options.cold_sides().len() + usize::from(options.profile.stays_warm()));
     let mut steps = Steps::new(options.cases.len() * (1 + runs), progress);
     let mut outcome = Outcome {
         profile: options.profile,
@@ -156,7 +156,9 @@ fn measure(bench: &Bench<'_>, case: &'static Case, steps: &mut Steps<'_>) -> Res
         for side in in_turn(bench.options.cold_sides(), round) {
             step(side, &mut measured)?;
         }
-        step(Side::Warm, &mut measured)?;
+        if bench.options.profile.stays_warm() {
+            step(Side::Warm, &mut measured)?;
+        }
     }
     Ok(measured)
 }

@@ -81,11 +81,12 @@ impl Measured {
     }
 
     /// The share of the time alone that is gone when everything is in memory: with the shortest such run, since a busy machine
-    /// only ever adds time.
+    /// only ever adds time. No number where nothing stays in memory.
     pub fn stall_share(&self) -> f64 {
         let cold = self.elapsed_s(Side::Original).median();
         let warm = self.elapsed_s(Side::Warm).values().iter().copied().fold(f64::NAN, f64::min);
-        ((cold - warm) / cold).max(0.0)
+        let share = (cold - warm) / cold;
+        if share < 0.0 { 0.0 } else { share }
     }
 
     /// Why it is not helped; `None` where it is.
@@ -117,6 +118,7 @@ impl Measured {
             once("share_stalled", self.stall_share()),
             once("output_identical", f64::from(u8::from(self.differences.is_empty()))),
         ];
+        let figures = figures.into_iter().filter(|row| row.value.is_finite());
         times.chain(speedups).chain(figures).chain(self.counters.rows(subject, &assisted)).collect()
     }
 }
@@ -322,5 +324,17 @@ mod tests {
         assert_eq!((measured.speedup(), measured.worst(), measured.stall_share()), (2.0, 1.25, 0.75));
         assert_eq!(measured.figures(Side::Control), figures(0.8, 2.0, 0.75));
         assert_eq!(measured.reason(), None);
+    }
+
+    #[test]
+    fn where_nothing_is_ever_warm_no_stall_is_told() {
+        let mut measured = Measured::new(&cases::all()[0]);
+        for side in [Side::Original, Side::Forebay] {
+            measured.push_elapsed(side, Duration::from_secs(2));
+        }
+        assert!(measured.stall_share().is_nan());
+        assert!(!measured.reason().unwrap().to_string().contains("of its time"));
+        assert!(measured.rows("remote").iter().all(|row| row.value.is_finite()));
+        assert_eq!(Summary::of(&[measured.figures(Side::Forebay)]).stalled, 0);
     }
 }
