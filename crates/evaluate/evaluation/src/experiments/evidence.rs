@@ -159,7 +159,7 @@ const NAMED_OF_LATEST: f64 = 0.25;
 /// And so many of them at most.
 const NAMED_MAX: usize = 4;
 /// A round trip within a machine is far shorter than this, in seconds.
-const LINK_S_MIN: f64 = 0.5e-3;
+pub(crate) const LINK_S_MIN: f64 = 0.5e-3;
 /// Pages that come back for each request, below which they are no matter.
 pub(crate) const REFAULTS_MIN: f64 = 0.1;
 /// The same for pages that were not in memory when they were asked for.
@@ -286,6 +286,7 @@ impl Evidence {
             connections: others.iter().map(|one| one.connections).sum(),
             waiting: others.iter().map(|one| one.waiting).sum(),
             own: false,
+            round_trip_s: others.iter().map(|one| one.round_trip_s).reduce(f64::min).unwrap_or(0.0),
         })
     }
 

@@ -48,6 +48,8 @@ pub struct Dependency {
     pub waiting: f64,
     /// Whether it is a part of the server that is measured.
     pub own: bool,
+    /// The least round trip of the link to it, in seconds; 0 where the kernel does not tell.
+    pub round_trip_s: f64,
 }
 
 /// Sums over looks.
@@ -70,6 +72,7 @@ struct Asked {
     connections: f64,
     waiting: f64,
     own: bool,
+    round_trip_us: Option<u32>,
 }
 
 /// What has arrived is acknowledged within the machine in less than this, unless the acknowledgement is delayed.
@@ -110,9 +113,7 @@ impl Sockets {
             if accepted && (one.inode == 0 || own(one)) {
                 let Some(place) = Place::of(one, other_end).filter(|_| !other_is_own) else { continue };
                 self.clients.add(place);
-                let round_trip = one.traffic.filter(|traffic| traffic.segments_received > 0);
-                let round_trip = round_trip.and_then(|traffic| traffic.round_trip_us);
-                self.round_trip_us = self.round_trip_us.into_iter().chain(round_trip).min();
+                self.round_trip_us = self.round_trip_us.into_iter().chain(round_trip_us(one)).min();
                 if matches!(place, Place::NotAccepted | Place::Unread) {
                     let come = one.traffic.map_or(0, |traffic| traffic.received);
                     let request = (one.local, one.remote, come);
@@ -141,6 +142,7 @@ impl Sockets {
         asked.own |= own;
         asked.connections += 1.0;
         asked.waiting += f64::from(u8::from(waits));
+        asked.round_trip_us = asked.round_trip_us.into_iter().chain(round_trip_us(one)).min();
     }
 
     /// What was seen, on the average; `None` before the first look.
@@ -159,7 +161,7 @@ impl Sockets {
             turned_away: mean(sums.turned_away),
             queue_full: mean(self.full),
             queue: (self.queue.0.into(), self.queue.1.into()),
-            round_trip_s: self.round_trip_us.map_or(0.0, |us| f64::from(us) / 1e6),
+            round_trip_s: in_seconds(self.round_trip_us),
             sending: mean(sums.sending),
             client_full: mean(sums.client_full),
             held_back: mean(sums.held_back),
@@ -171,6 +173,7 @@ impl Sockets {
             connections: mean(asked.connections),
             waiting: mean(asked.waiting),
             own: asked.own,
+            round_trip_s: in_seconds(asked.round_trip_us),
         };
         Some((clients, self.dependencies.iter().map(dependency).collect()))
     }
@@ -255,6 +258,15 @@ impl Place {
             () => Self::Elsewhere,
         }
     }
+}
+
+/// Of a connection over which something has come.
+fn round_trip_us(one: &Connection) -> Option<u32> {
+    one.traffic.filter(|traffic| traffic.segments_received > 0)?.round_trip_us
+}
+
+fn in_seconds(us: Option<u32>) -> f64 {
+    us.map_or(0.0, |us| f64::from(us) / 1e6)
 }
 
 /// Whether the last that happened on a connection is that something came.
@@ -425,7 +437,8 @@ mod tests {
         assert_eq!((of(&far), of(&[end(SERVER, 4001, 2, QUIET)])), (0.04, 0.0));
         // A connection without a request, and one that is the server's own.
         let others = [end(SERVER, 4003, 4, after(20, 0)), end(4010, BACK_END, 10, after(30, 5))];
-        assert_eq!(of(&[&far[..], &others[..]].concat()), 0.04);
+        let (clients, dependencies) = look(&[&far[..], &others[..]].concat());
+        assert_eq!((clients.round_trip_s, dependencies[0].round_trip_s), (0.04, 30e-6));
     }
 
     #[test]
@@ -466,7 +479,8 @@ mod tests {
             end(4014, BACK_END, 990, asking),
         ]);
         let name = format!("127.0.0.1:{BACK_END}");
-        assert_eq!(dependencies, [Dependency { name, connections: 4.0, waiting: 2.0, own: false }]);
+        let expected = Dependency { name, connections: 4.0, waiting: 2.0, ..Dependency::default() };
+        assert_eq!(dependencies, [expected]);
     }
 
     #[test]
@@ -480,7 +494,8 @@ mod tests {
 
     #[test]
     fn what_waits_for_news_without_a_load_waits_for_no_answer() {
-        let waiting = |waiting| Dependency { name: "a".into(), connections: 4.0, waiting, own: false };
+        let waiting =
+            |waiting| Dependency { name: "a".into(), connections: 4.0, waiting, ..Dependency::default() };
         let beyond = Dependency::beyond(vec![waiting(3.0)], &[waiting(1.0)]);
         assert_eq!((beyond[0].waiting, beyond[0].connections), (2.0, 3.0));
     }

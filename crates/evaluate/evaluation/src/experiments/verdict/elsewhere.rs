@@ -8,7 +8,7 @@ use super::{
     GENERATOR_FULL, HOLDERS_MIN, HOLDERS_WAIT, MOST, REFAULTED, STARVED, TIMER_PER_REQUEST, Verdict, WAITS,
     load_s, mostly_waits, own_share, takes_more_than_load,
 };
-use crate::experiments::evidence::names;
+use crate::experiments::evidence::{LINK_S_MIN, names};
 use crate::experiments::{Dependency, DiskQueue, Evidence, Limit, Threads};
 
 /// A pool of connections is taken where this share of it waits.
@@ -158,6 +158,12 @@ impl Verdict {
         let mut late = [latest, all.as_ref()].into_iter().flatten();
         if let Some(late) = late.find(|one| one.waiting >= MOST * requests) {
             self.says(format!("{:.1} requests wait for the answer of {}", late.waiting, late.name));
+            if late.round_trip_s >= LINK_S_MIN {
+                self.says(format!(
+                    "the link to it takes {:.1} ms for a round trip at least, which is a part of that",
+                    late.round_trip_s * 1e3
+                ));
+            }
             self.name = Some(late.name.clone());
             return Some(Limit::Dependency);
         }

@@ -146,7 +146,7 @@ fn idle(known: impl FnOnce(&mut Evidence)) -> Evidence {
 }
 
 fn asked(waiting: f64, connections: f64) -> Vec<Dependency> {
-    vec![Dependency { name: "127.0.0.1:5432".into(), connections, waiting, own: false }]
+    vec![Dependency { name: "127.0.0.1:5432".into(), connections, waiting, ..Dependency::default() }]
 }
 
 #[test]

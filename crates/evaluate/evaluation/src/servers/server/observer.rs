@@ -438,7 +438,7 @@ impl Looks {
             name,
             connections: threads.most,
             waiting: threads.sum / samples,
-            own: false,
+            ..Dependency::default()
         }));
         seen
     }

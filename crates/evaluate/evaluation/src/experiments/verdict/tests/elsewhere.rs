@@ -16,6 +16,12 @@ fn requests_that_wait_for_another_server_are_named_after_it() {
         (Limit::Dependency, "dependency 127.0.0.1:5432")
     );
     assert!(verdict.undecided.is_empty(), "{verdict:?}");
+    let over = |round_trip_s| {
+        let asked = Dependency { round_trip_s, ..asked(7.5, 8.0).remove(0) };
+        let verdict = Verdict::of(&idle(|evidence| evidence.dependencies = vec![asked]));
+        verdict.evidence.iter().any(|reason| reason.contains("the link to it takes"))
+    };
+    assert_eq!((over(0.007), over(50e-6)), (true, false));
     // A proxy computes a little for each answer, which is not what holds it up.
     let proxy = idle(|evidence| {
         evidence.threads = Some(Threads { processor: 0.55, idle: 0.45, ..NONE });
@@ -200,7 +206,8 @@ fn a_thread_that_sleeps_longer_than_requests_take_does_not_serve_them() {
 
 #[test]
 fn those_that_wait_for_one_that_asks_another_server_wait_for_that() {
-    let late = Dependency { name: "10.0.0.1:80".into(), connections: 1.0, waiting: 0.95, own: false };
+    let late =
+        Dependency { name: "10.0.0.1:80".into(), connections: 1.0, waiting: 0.95, ..Dependency::default() };
     let threads = Threads { lock: 7.0, other: 1.0, processor: 0.1, ..NONE };
     let behind = Evidence { dependencies: vec![late.clone()], ..evidence(threads) };
     let verdict = Verdict::of(&behind);
