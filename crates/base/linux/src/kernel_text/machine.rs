@@ -154,9 +154,26 @@ impl NetworkUse {
     }
 }
 
+/// How often a connection found no room in the queue of those that wait to be accepted, by `/proc/net/netstat` (proc_net(5)):
+/// names are on one line of a protocol, and their numbers on the next.
+#[must_use]
+pub fn accept_overflows(netstat: &str) -> Option<u64> {
+    let mut lines = netstat.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let mut fields = names.split_whitespace().zip(numbers.split_whitespace());
+    fields.find(|(name, _)| *name == "ListenOverflows")?.1.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overflows_of_accept_queues_are_found_by_their_name() {
+        let text = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 1 12 14\nIpExt: InNoRoutes\nIpExt: 3\n";
+        assert_eq!(accept_overflows(text), Some(12));
+        assert_eq!((accept_overflows("TcpExt: ListenOverflows\n"), accept_overflows("")), (None, None));
+    }
 
     #[test]
     fn processor_time_is_of_the_line_for_all_processors() {

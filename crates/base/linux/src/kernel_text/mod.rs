@@ -7,5 +7,5 @@ mod machine;
 mod task;
 
 pub use fields::{bytes, field, keyed, number, sum};
-pub use machine::{DiskUse, NetworkUse, Pressure, ProcessorTime, Swap, swaps};
+pub use machine::{DiskUse, NetworkUse, Pressure, ProcessorTime, Swap, accept_overflows, swaps};
 pub use task::{ProcessStat, Schedstat, Usage};

@@ -43,7 +43,7 @@ pub struct Evidence {
     pub clients: Option<Clients>,
     /// Other servers that it asks.
     pub dependencies: Vec<Dependency>,
-    /// What else it waits for that has a name, where that tells no more.
+    /// What else it may wait for, in words, where that tells no more.
     pub leads: Vec<String>,
     /// Processors that its threads may use, where that is known.
     pub allowed_processors: Option<f64>,

@@ -33,6 +33,8 @@ pub(super) struct Ends {
     /// Names of who is at the other ends of its pipes; `None` for the server itself.
     pipes: HashMap<String, Option<String>>,
     pub(super) sockets: Sockets,
+    /// Connections that accept queues of the server's network had no room for, as of the first look and of the last.
+    overflows: Option<(u64, u64)>,
     /// Whether the kernel lists connections, and the descriptors may be seen.
     hidden: bool,
 }
@@ -85,6 +87,11 @@ impl Ends {
         self.ports = self.listed.iter().filter(listening).map(|one| one.local.port()).collect();
         let own = &self.own;
         self.sockets.add(at, &self.listed, |inode| own.contains(&inode));
+        // That of the process would be of another network where this thread has entered the server's.
+        let netstat = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
+        if let Some(now) = kernel_text::accept_overflows(&netstat) {
+            self.overflows = Some((self.overflows.map_or(now, |(first, _)| first), now));
+        }
     }
 
     fn list(&mut self) {
@@ -160,8 +167,9 @@ impl Ends {
         self.timers.get(&process).map_or(&[], Vec::as_slice)
     }
 
-    /// What the server is connected to without TCP, in words.
+    /// What may hold requests up and tells no more, in words: what the server is connected to without TCP, and overflows.
     pub(super) fn leads(&mut self) -> Vec<String> {
+        let overflows = self.overflows.map_or(0, |(first, last)| last.saturating_sub(first));
         self.names = None;
         let own = std::mem::take(&mut self.own);
         let mut found: BTreeMap<&str, usize> = BTreeMap::new();
@@ -172,7 +180,10 @@ impl Ends {
             1 => format!("a connection to {name}"),
             _ => format!("{number} connections to {name}"),
         };
-        found.into_iter().map(word).collect()
+        let overflows = (overflows > 0).then(|| {
+            format!("{overflows} connections for which an accept queue of its network had no room at first")
+        });
+        found.into_iter().map(word).chain(overflows).collect()
     }
 
     /// Whether all could be seen.
@@ -238,6 +249,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
 
@@ -277,5 +289,19 @@ mod tests {
         assert!(ends.is_complete());
         let words = format!("a connection to {}", path.display());
         assert!(ends.leads().contains(&words), "{words}");
+    }
+
+    #[test]
+    fn connections_that_find_no_room_in_an_accept_queue_are_a_lead() {
+        let mut ends = Ends::default();
+        ends.look(0.0);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let _waiting = TcpStream::connect(address).unwrap();
+        assert!(TcpStream::connect_timeout(&address, Duration::from_millis(10)).is_err());
+        ends.look(1.0);
+        let leads = ends.leads();
+        assert!(leads.iter().any(|lead| lead.contains("had no room")), "{leads:?}");
     }
 }
