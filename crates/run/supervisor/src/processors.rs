@@ -9,7 +9,7 @@ use std::{fs, path::PathBuf, sync::atomic::Ordering::Relaxed, time::Instant};
 
 use forebay_linux::groups::quota::{self, Quota};
 use forebay_linux::kernel_text::{self, Pressure};
-use forebay_policy::price::PRICE_ONE;
+use forebay_policy::price::{PRICE_ONE, QUOTA_PERIODS, QUOTA_PERIODS_MIN};
 use forebay_protocol::layout::Header;
 
 /// Where the kernel tells how long some task of the machine waited for a processor (PSI).
@@ -17,11 +17,6 @@ const PRESSURE: &str = "/proc/pressure/cpu";
 
 /// The price where some task always waits for a processor.
 const PRICE_MAX: u32 = PRICE_ONE as u32;
-
-/// After so many periods with work a quota is judged.
-const PERIODS_MIN: f64 = 2.0;
-/// In such a part of them the time of a quota runs out that holds the program back.
-const RAN_OUT: f64 = 0.5;
 
 /// How busy the processors are.
 pub struct Processors {
@@ -87,10 +82,10 @@ impl Group {
         let now = quota::of(&self.folder);
         if let (Some(before), Some(now)) = (self.judged, now) {
             let periods = now.periods - before.periods;
-            if periods < PERIODS_MIN {
+            if periods < QUOTA_PERIODS_MIN {
                 return;
             }
-            self.holds_back = now.throttled - before.throttled >= RAN_OUT * periods;
+            self.holds_back = QUOTA_PERIODS * (now.throttled - before.throttled) >= periods;
         } else {
             self.holds_back = false;
         }
