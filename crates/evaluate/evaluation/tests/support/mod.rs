@@ -42,18 +42,32 @@ impl Planted<'_> {
 }
 
 fn said(name: &str, any: &str, settings: &[String], simulate: bool, attempt: u32) -> (Verdict, String) {
-    // Where other programs leave few of the processors, a server takes longer until the cause is all that it does.
-    let (seconds, warm_up) = (attempt, f64::from(attempt) * 0.3);
-    let description = format!(
-        "title = \"{name}\"\nruns = 1\nseconds = {seconds}\nwarm_up = {warm_up}\n[any]\nname = \"{name}\"\n{any}"
-    );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("experiment.toml");
-    fs::write(&path, description).unwrap();
-    let options = Options { simulate, ..Options::read(&path, settings).unwrap() };
-    let outcome: Outcome = server::run(&options, &mut |_| ()).unwrap();
-    let table = outcome.table();
-    (outcome.verdicts().remove(0).0, table)
+    // Where other programs leave few of the processors, a server takes longer until the cause is all that it does.
+    let (mut seconds, begun) = (attempt, Instant::now());
+    loop {
+        let warm_up = f64::from(seconds) * 0.3;
+        let description = format!(
+            "title = \"{name}\"\nruns = 1\nseconds = {seconds}\nwarm_up = {warm_up}\n[any]\nname = \"{name}\"\n{any}"
+        );
+        fs::write(&path, description).unwrap();
+        let options = Options { simulate, ..Options::read(&path, settings).unwrap() };
+        let outcome: Outcome = match server::run(&options, &mut |_| ()) {
+            // And until it answers anything, and the machine goes on meanwhile.
+            Err(error) if begun.elapsed() < PATIENCE && has_no_time(&error.to_string()) => {
+                seconds *= 2;
+                continue;
+            }
+            outcome => outcome.unwrap(),
+        };
+        let table = outcome.table();
+        return (outcome.verdicts().remove(0).0, table);
+    }
+}
+
+fn has_no_time(error: &str) -> bool {
+    ["answered no request", "stood still"].iter().any(|what| error.contains(what))
 }
 
 /// Runs that may miss a cause on a machine without other work: other programs can hold a server up unseen.
