@@ -3,9 +3,9 @@
 //! They are ordinary dynamically linked programs, since only such a program can be assisted: `forebay` itself, which
 //! may be static, could not stand in for them.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use crate::Error;
 
@@ -57,8 +57,24 @@ carried! {
 
 fn unpack(folder: &Path, name: &str, program: &[u8]) -> Result<PathBuf, Error> {
     let path = folder.join(name);
-    fs::write(&path, program).map_err(Error::file("write", &path))?;
-    let executable = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(&path, executable).map_err(Error::file("make executable", &path))?;
+    install(&path, program).map_err(Error::file("write", &path))?;
     Ok(path)
+}
+
+/// The writer is a process of its own. What another thread of this one forks may have a file of this one open for writing for a moment, and
+/// then the kernel does not execute it (ETXTBSY).
+fn install(path: &Path, program: &[u8]) -> io::Result<()> {
+    let mut writer = Command::new("install");
+    let mut writer = writer
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let written = writer.stdin.take().map_or(Ok(()), |mut input| input.write_all(program));
+    let output = writer.wait_with_output()?;
+    match output.status.success() {
+        true => written,
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
 }
