@@ -22,8 +22,8 @@
 //!
 //! Ordering: the speculator writes an entry, then releases `head`; the original acquires `head`, reads, then
 //! releases `tail`, which the speculator acquires before it writes over an entry. Neither side waits or locks. Threads of the
-//! original consume at once: one of them ticks an entry off, and `tail` never falls back. What they passed over may be
-//! counted twice.
+//! original consume at once: one of them reads an entry and ticks it off, and `tail` never falls back. What they passed over may
+//! be counted twice.
 //!
 //! The memory is not trusted. Positions are masked where they select an entry. An impossible distance between them reads as
 //! an empty log to the original, and as a full one to the speculator.
@@ -103,7 +103,7 @@ impl<'a> Log<'a> {
 
     #[inline]
     fn is_ticked_off(&self, tail: u64, ahead: u64) -> bool {
-        self.entry(tail.wrapping_add(ahead)).signature.load(Relaxed) == TICKED_OFF
+        self.entry(tail.wrapping_add(ahead)).signature.load(Acquire) == TICKED_OFF
     }
 }
 
@@ -204,16 +204,19 @@ impl<'a> Consumer<'a> {
     pub fn consume(&self, signature: u64, readers: Readers) -> Consumed {
         let tail = self.0.tail.load(Relaxed);
         let count = unread(self.0.head.load(Acquire), tail).unwrap_or(0);
-        let found = (0..count.min(WINDOW + readers.kept())).find(|&ahead| {
-            let entry = &self.0.entry(tail.wrapping_add(ahead)).signature;
-            entry.load(Relaxed) == signature
-                && signature != TICKED_OFF
-                && entry.compare_exchange(signature, TICKED_OFF, Relaxed, Relaxed).is_ok()
+        let found = (0..count.min(WINDOW + readers.kept())).find_map(|ahead| {
+            let entry = self.0.entry(tail.wrapping_add(ahead));
+            if signature == TICKED_OFF || entry.signature.load(Relaxed) != signature {
+                return None;
+            }
+            // Once it is ticked off another thread may pass it, and the speculator write over it.
+            let mark = entry.mark.load(Relaxed);
+            let ticked_off = entry.signature.compare_exchange(signature, TICKED_OFF, Release, Relaxed);
+            ticked_off.is_ok().then_some((ahead, mark))
         });
-        let Some(ahead) = found else {
+        let Some((ahead, mark)) = found else {
             return Consumed::Absent { empty: count == 0 || self.0.is_ticked_off(tail, count - 1) };
         };
-        let mark = self.0.entry(tail.wrapping_add(ahead)).mark.load(Relaxed);
         let mut done = ahead.saturating_sub(readers.kept());
         let skipped = if done == 0 { 0 } else { self.hinted(tail, done) };
         while done < count && self.0.is_ticked_off(tail, done) {
