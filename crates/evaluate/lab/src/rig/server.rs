@@ -5,7 +5,7 @@
 //! `/dev/fuse`. So SIGKILL closes it even while another thread of the process sleeps in the kernel, waiting for an answer.
 //! With the shared table that thread would keep it open, and both would wait for ever.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,6 @@ use super::device::{Answer, Device};
 use super::memory::{Memory, detached_mount};
 use crate::{Error, sys};
 
-const IMAGE_NAME: &str = "image";
 const IMAGE: INodeNo = INodeNo(2);
 /// The kernel may keep what it knows of the image: nothing about it ever changes.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -82,7 +81,10 @@ fn serve(
     started: &Sender<Result<PathBuf, Error>>,
     released: &Receiver<()>,
 ) {
-    let (memory, mount, session) = match mount_image(Arc::clone(&device), size_bytes) {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    // Programs that make file systems take loop devices over files of one name for the same (mkfs.btrfs).
+    let name = format!("image-{thread}");
+    let (memory, mount, session) = match mount_image(Arc::clone(&device), size_bytes, &name) {
         Ok(all) => all,
         Err(error) => {
             // Nobody listens only when the process is on its way out.
@@ -99,8 +101,7 @@ fn serve(
         return;
     };
     // Seen from the process's other threads, whose descriptors are not ours.
-    let thread = rustix::thread::gettid().as_raw_nonzero();
-    let image = format!("/proc/self/task/{thread}/fd/{}/{IMAGE_NAME}", mount.as_raw_fd());
+    let image = format!("/proc/self/task/{thread}/fd/{}/{name}", mount.as_raw_fd());
     let _ = started.send(Ok(PathBuf::from(image)));
     // Also returns when the other end is dropped, which is how it is told.
     let _ = released.recv();
@@ -113,6 +114,7 @@ fn serve(
 fn mount_image(
     device: Arc<Device>,
     size_bytes: u64,
+    name: &str,
 ) -> Result<(Arc<Memory>, OwnedFd, Session<ImageFolder>), Error> {
     sys::unshare_descriptors().map_err(|error| Error::io("get a table of descriptors", error))?;
     sys::become_prompt();
@@ -130,7 +132,7 @@ fn mount_image(
         ],
     )
     .map_err(|error| Error::io("mount a FUSE file system", error))?;
-    let folder = ImageFolder { device, memory: Arc::clone(&memory), size_bytes };
+    let folder = ImageFolder { device, memory: Arc::clone(&memory), size_bytes, name: name.into() };
     let session = Session::from_fd(folder, fuse, SessionACL::All, Config::default())
         .map_err(|error| Error::io("speak FUSE with the kernel", error))?;
     Ok((memory, mount, session))
@@ -141,6 +143,7 @@ struct ImageFolder {
     device: Arc<Device>,
     memory: Arc<Memory>,
     size_bytes: u64,
+    name: OsString,
 }
 
 impl ImageFolder {
@@ -185,7 +188,7 @@ impl Filesystem for ImageFolder {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.attributes(IMAGE) {
-            Some(found) if parent == INodeNo::ROOT && name == IMAGE_NAME => {
+            Some(found) if parent == INodeNo::ROOT && name == self.name => {
                 reply.entry(&FOR_EVER, &found, Generation(0));
             }
             _ => reply.error(Errno::ENOENT),
