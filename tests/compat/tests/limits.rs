@@ -3,6 +3,9 @@
 use std::path::Path;
 
 use forebay_compat::guests::build;
+use forebay_compat::mounted::launch;
+use forebay_compat::run::Side;
+use forebay_compat::scratch::base;
 use forebay_compat::{Case, Scratch, in_some_run, root, skip, switch};
 
 /// Cold data.
@@ -126,6 +129,105 @@ print(n)";
     .needs(&["python3", "setarch"])
     .before(["setarch", "-R"])
     .check();
+}
+
+/// The agent is there when the program sets the limit, and what runs then needs most of it.
+#[test]
+fn a_limit_that_a_program_sets_leaves_it_what_it_would_have() {
+    let files = |scratch: &Scratch| {
+        std::fs::create_dir(scratch.at("files")).expect("a folder");
+        for number in 0..40 {
+            scratch.file(&format!("files/{number}"), format!("{number}\n"));
+        }
+    };
+    let told = "ulimit -v; ulimit -Hv; ulimit -d; ulimit -Hd";
+    let counts = "n=0; for f in files/*; do read -r line < $f; n=$((n + $(echo $line))); done; echo $n; \
+                  text=$(printf %1000000s); echo ${#text}";
+    let children =
+        format!("(bash -c '{told}'; true); bash -c '{told}' | cat; grep -E 'space|data' /proc/self/limits");
+    for limit in ["-v 20000", "-d 4000", "-S -v 20000", "-S -d 4000"] {
+        let script = format!(
+            "{counts}; ulimit {limit}; {counts}; {told}; {children}; no-such-program; echo $?; {counts}; \
+             ulimit -v 30000; echo $?; {told}; (ulimit -v 18000; {told}; {children}; {counts})"
+        );
+        let case = |name: &str| Case::new(&format!("{name}{limit}"), ["bash", "-c", &script]).setup(files);
+        let _ = case("own_limit").without_statistics().check();
+        let _ = case("own_limit_of_a_user").without_statistics().needs(&["setpriv"]).without_root().check();
+    }
+}
+
+/// To what the loader takes for one library more, and to the steps in which this asks for memory.
+#[test]
+fn a_program_has_all_that_it_limits_itself_to() {
+    const STEP: u64 = 64 << 10;
+    let script = "import mmap, resource, sys
+kind, most = getattr(resource, sys.argv[1]), int(sys.argv[2]) << 20
+for limit in (most, most), (most // 2, most), (most, most):
+    resource.setrlimit(kind, limit)
+    told = resource.getrlimit(kind), resource.prlimit(0, kind, limit), resource.prlimit(0, kind)
+    assert told == (limit,) * 3, told
+    n, step, kept = 0, 64 << 20, []
+    while step >= 65536:
+        try: kept.append(mmap.mmap(-1, step, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)); n += step
+        except (OSError, MemoryError): step //= 2
+    del kept
+    print(n)
+try: resource.setrlimit(kind, (most + 1, most))
+except ValueError: print('refused')";
+    for (resource, most) in [("RLIMIT_AS", "300"), ("RLIMIT_DATA", "200")] {
+        let [without, with] = [Side::Without, Side::With].map(|side| {
+            let place = Scratch::fresh(base().join(format!("own_{resource}_{side:?}")));
+            let outcome = launch(&place, side, &["python3", "-S", "-c", script, resource, most]);
+            assert_eq!(String::from_utf8_lossy(&outcome.stderr), "");
+            String::from_utf8_lossy(&outcome.stdout).into_owned()
+        });
+        let lines: Vec<_> = without.lines().zip(with.lines()).collect();
+        assert!(lines.len() == 4 && lines[3] == ("refused", "refused"), "{without}{with}");
+        for (without, with) in &lines[..3] {
+            let [without, with] = [without, with].map(|line| line.parse::<u64>().expect("a number of bytes"));
+            assert!(with.abs_diff(without) <= STEP, "{resource}: {with} bytes and not {without}");
+        }
+    }
+}
+
+/// Children that are made in other ways, and a process that confines itself: they and what they execute have the program's limits.
+#[test]
+fn what_a_program_under_its_own_limit_executes_has_that() {
+    let script = "import ctypes, os, resource, subprocess, sys
+most = 300 << 20
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+show = ['bash', '-c', 'ulimit -v; ulimit -Hv']
+def run(**options): print(subprocess.run(show, capture_output=True, text=True, **options).stdout, flush=True)
+run()
+run(close_fds=False)
+run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most // 2, most)))
+print(os.spawnvp(os.P_WAIT, 'bash', show), flush=True)
+pid = os.posix_spawnp('bash', show, os.environ); os.waitpid(pid, 0)
+for path in ('/no/such/file', '/', __file__ if '__file__' in globals() else '/etc/passwd'):
+    try: os.execv(path, ['x'])
+    except OSError as error: print(error.errno, flush=True)
+print(resource.getrlimit(resource.RLIMIT_AS), flush=True)
+kept = bytearray(200 << 20)
+print(len(kept), flush=True)
+del kept
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(38, 1, 0, 0, 0)
+class Program(ctypes.Structure): _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
+allow = ctypes.create_string_buffer(bytes([6, 0, 0, 0, 0, 0, 255, 127]))
+print(libc.prctl(22, 2, ctypes.byref(Program(1, ctypes.addressof(allow))), 0, 0), flush=True)
+print(resource.getrlimit(resource.RLIMIT_AS), flush=True)
+resource.setrlimit(resource.RLIMIT_AS, (most // 2, most))
+print(resource.getrlimit(resource.RLIMIT_AS), flush=True)
+os.execvp('bash', show)";
+    let _ = Case::new("own_limit_executes", ["python3", "-S", "-c", script])
+        .without_statistics()
+        .needs(&["python3"])
+        .check();
+    let _ = Case::new("own_limit_of_a_user_executes", ["/usr/bin/python3", "-S", "-c", script])
+        .without_statistics()
+        .needs(&["python3", "setpriv"])
+        .without_root()
+        .check();
 }
 
 /// A speculator, the supervisor and each of its threads would count.

@@ -49,6 +49,8 @@ pub enum Class {
     Memory,
     /// A thread of libc's makes it when it starts.
     Thread,
+    /// Sets or tells a limit of what the process may have.
+    Limit,
 }
 
 /// Numbers below this have a class of their own.
@@ -57,7 +59,7 @@ pub const NUMBERS: usize = 512;
 /// The class of each number.
 pub static CLASSES: [Class; NUMBERS] = {
     let mut classes = [Class::Pass; NUMBERS];
-    let table: [(u32, Class); 58] = [
+    let table: [(u32, Class); 61] = [
         (n::__NR_read, Class::Read),
         (n::__NR_pread64, Class::Read),
         (n::__NR_readv, Class::Read),
@@ -116,6 +118,9 @@ pub static CLASSES: [Class; NUMBERS] = {
         (n::__NR_rt_sigprocmask, Class::Signal),
         (n::__NR_sigaltstack, Class::Signal),
         (n::__NR_rseq, Class::Thread),
+        (n::__NR_setrlimit, Class::Limit),
+        (n::__NR_getrlimit, Class::Limit),
+        (n::__NR_prlimit64, Class::Limit),
     ];
     let mut index = 0;
     while index < table.len() {

@@ -10,8 +10,8 @@ use forebay_sigsafe::{call, errno, ticks};
 use crate::call::Call;
 use crate::calls::{self, Class};
 use crate::{
-    accesses, exec, fault_threads, fault_watch, faults, held, mapped_pages, original, process, record_locks,
-    residency, role, session, spawn, speculator, timing, unforked,
+    accesses, exec, fault_threads, fault_watch, faults, held, limits, mapped_pages, original, process,
+    record_locks, residency, role, session, spawn, speculator, timing, unforked,
 };
 
 /// How often this process may yet try again to make a process or a thread that the system has refused. Threads that count at once
@@ -31,11 +31,27 @@ pub unsafe fn dispatch(call: &Call) -> isize {
         // SAFETY: above.
         role::SPECULATOR => unsafe { speculator::call(call) },
         // SAFETY: above.
-        role::OFF if calls::class(call.number) == Class::Fork => unsafe { fork_call(call) },
-        // SAFETY: above.
-        role::OFF => unsafe { faults::bystander_call(call) },
+        role::OFF => unsafe { call_of_bystander(call) },
         // SAFETY: above.
         _ => unsafe { call_of_forked_child(call) },
+    }
+}
+
+/// Carries out a call of a process whose agent does nothing any more.
+///
+/// # Safety
+/// The program is making `call`.
+#[inline(never)]
+unsafe fn call_of_bystander(call: &Call) -> isize {
+    // SAFETY: (all arms) the caller's.
+    unsafe {
+        match calls::class(call.number) {
+            Class::Fork => fork_call(call),
+            Class::Limit => limits::call(call),
+            Class::Execute => exec::execute_alone(call, false),
+            Class::ExecuteAt => exec::execute_alone(call, true),
+            _ => faults::bystander_call(call),
+        }
     }
 }
 
@@ -160,6 +176,7 @@ unsafe fn classified(call: &Call, class: Class) -> isize {
                 fault_threads::begin_thread();
                 result
             }
+            Class::Limit => limits::call(call),
         }
     }
 }
@@ -303,6 +320,7 @@ unsafe fn call_of_forked_child(call: &Call) -> isize {
             Class::Fork => return fork_call(call),
             Class::Execute => return exec::execute(call, false),
             Class::ExecuteAt => return exec::execute(call, true),
+            Class::Limit => return limits::call(call),
             Class::Lock => return lock_call(call),
             Class::Opens => return opening_call(call),
             Class::Control if original::is_harmless(call) => return original::control(call),

@@ -14,7 +14,9 @@ use forebay_sigsafe::{call, errno, sys, ticks};
 
 use crate::call::Call;
 use crate::environment::{self, Extended};
-use crate::{accesses, cold_program, mapped_pages, original, process, record_locks, role, session, spawn};
+use crate::{
+    accesses, cold_program, limits, mapped_pages, original, process, record_locks, role, session, spawn,
+};
 
 /// A chain of `#!` lines is followed this far, as by the kernel.
 const INTERPRETERS_MAX: usize = 5;
@@ -119,7 +121,7 @@ pub unsafe fn execute(call: &Call, at: bool) -> isize {
         let (protection, flags) = (n::PROT_READ | n::PROT_WRITE, n::MAP_PRIVATE | n::MAP_ANONYMOUS);
         let address = sys!(n::__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0);
         if address < 0 {
-            return forebay_sigsafe::syscall(call.number, call.arguments);
+            return execute_alone(call, at);
         }
         let workspace = address as *mut Workspace;
         workspace.write(const { Workspace::new() });
@@ -139,11 +141,11 @@ unsafe fn execute_in_parent(call: &Call, at: bool) -> isize {
     // may wait for the execution (CLONE_CHILD_CLEARTID) stays the program's.
     unsafe {
         if !borrow() {
-            return forebay_sigsafe::syscall(call.number, call.arguments);
+            return execute_alone(call, at);
         }
         if !ROBUST.begin() {
             BORROWER.store(0, Ordering::Release);
-            return forebay_sigsafe::syscall(call.number, call.arguments);
+            return execute_alone(call, at);
         }
         let workspace = LENT.0.get().cast::<Workspace>();
         workspace.write(const { Workspace::new() });
@@ -193,7 +195,20 @@ unsafe fn execute_with(call: &Call, at: bool, workspace: &mut Workspace) -> isiz
         count(Unassisted::NotExamined);
     }
     // SAFETY: the program's call.
-    unsafe { forebay_sigsafe::syscall(call.number, call.arguments) }
+    unsafe { execute_alone(call, at) }
+}
+
+/// The program's call as it is: what it executes has no agent.
+///
+/// # Safety
+/// As [`execute`].
+pub unsafe fn execute_alone(call: &Call, at: bool) -> isize {
+    let [first, second, ..] = call.arguments;
+    let (directory, path) = if at { (first, second) } else { (n::AT_FDCWD as usize, first) };
+    // SAFETY: (both) the caller's.
+    unsafe {
+        limits::with_programs_own(directory, path, || forebay_sigsafe::syscall(call.number, call.arguments))
+    }
 }
 
 fn count(reason: Unassisted) {

@@ -11,7 +11,7 @@ use forebay_sigsafe::{general as n, sys, thread_pointer};
 
 use crate::call::Call;
 use crate::fault_signal::{self, Blocked};
-use crate::{fault_watch, process, role};
+use crate::{fault_watch, limits, process, role};
 
 /// Handlers of the program's that ask for an alternate stack run here, too, in a thread that has none of its own: report that it
 /// crashes, for example, and look up symbols for it.
@@ -41,6 +41,8 @@ static REFUSED: [AtomicUsize; WATCHED_THREADS] = [const { AtomicUsize::new(0) };
 static JOINED: AtomicU32 = AtomicU32::new(0);
 /// Where the first place's stack and its guard are; 0 where there is no room for stacks.
 static STACKS: AtomicUsize = AtomicUsize::new(0);
+/// The places whose stacks may be used, a bit each.
+static USABLE: AtomicU32 = AtomicU32::new(0);
 /// Bytes of the smallest stack that the signal may come on.
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -66,13 +68,39 @@ pub fn reserve() {
     STACKS.store(stacks.max(0) as usize, Ordering::Relaxed);
 }
 
+/// Bytes of addresses that are reserved for stacks.
+pub fn reserved_bytes() -> usize {
+    if STACKS.load(Ordering::Relaxed) == 0 { 0 } else { WATCHED_THREADS * EACH_BYTES }
+}
+
+/// Bytes of the stacks that may have been used.
+pub fn usable_bytes() -> usize {
+    USABLE.load(Ordering::Relaxed).count_ones() as usize * STACK_BYTES
+}
+
 /// The lowest address of a place's stack, which is usable from now on.
 fn stack_of(place: usize) -> Option<usize> {
+    const { assert!(WATCHED_THREADS <= u32::BITS as usize) };
     let stacks = STACKS.load(Ordering::Relaxed);
+    if stacks == 0 {
+        return None;
+    }
     let stack = stacks + place * EACH_BYTES + GUARD_BYTES;
+    let bit = 1 << (place % WATCHED_THREADS);
+    if USABLE.load(Ordering::Relaxed) & bit != 0 {
+        return Some(stack);
+    }
+    // Usable stacks count as data, and a limit is raised by those that there are when the program sets it.
+    if limits::is_on_data() {
+        return None;
+    }
+    USABLE.fetch_or(bit, Ordering::Relaxed);
     let protection = n::PROT_READ | n::PROT_WRITE;
     // SAFETY: the addresses are reserved for that, and no reference to them is ever made.
-    let is_usable = stacks != 0 && unsafe { sys!(n::__NR_mprotect, stack, STACK_BYTES, protection) == 0 };
+    let is_usable = unsafe { sys!(n::__NR_mprotect, stack, STACK_BYTES, protection) == 0 };
+    if !is_usable {
+        USABLE.fetch_and(!bit, Ordering::Relaxed);
+    }
     is_usable.then_some(stack)
 }
 

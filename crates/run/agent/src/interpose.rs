@@ -68,6 +68,9 @@ functions! {
     __NR_fcntl: fcntl c"fcntl64" c"fcntl";
     __NR_flock: flock c"flock";
     __NR_prctl: prctl c"prctl";
+    __NR_setrlimit: setrlimit c"setrlimit64" c"setrlimit";
+    __NR_getrlimit: getrlimit c"getrlimit64" c"getrlimit";
+    __NR_prlimit64: prlimit c"prlimit64" c"prlimit";
     __NR_execve: execve c"execve";
     __NR_exit_group: _exit c"_exit";
 }

@@ -26,6 +26,7 @@ mod given_up;
 mod held;
 mod interpose;
 mod intrinsics;
+mod limits;
 mod mapped_pages;
 mod mounts;
 mod objects;

@@ -14,7 +14,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::sys;
 
-use crate::process;
+use crate::{limits, process};
 
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
@@ -215,7 +215,7 @@ pub fn claim(pid: u32) -> Result<&'static Slot, Off> {
     if let Some(slot) = slot() {
         return Ok(slot);
     }
-    let header = header().ok_or(Off::NoChannel)?;
+    let header = header().filter(|_| limits::has_room_for_slot()).ok_or(Off::NoChannel)?;
     for (index, state) in header.slot_states.iter().enumerate() {
         if state.load(Ordering::Relaxed) != SLOT_FREE
             || state.compare_exchange(SLOT_FREE, SLOT_CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_err()

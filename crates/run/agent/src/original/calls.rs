@@ -20,8 +20,8 @@ use crate::calls::Class;
 use crate::snapshot::Spawned;
 use crate::timing::Period;
 use crate::{
-    accesses, cold_program, given_up, held, process, record_locks, role, session, signatures, speculator,
-    timing,
+    accesses, cold_program, given_up, held, limits, process, record_locks, role, session, signatures,
+    speculator, timing,
 };
 
 /// # Safety
@@ -313,7 +313,11 @@ pub unsafe fn control(call: &Call) -> isize {
 pub unsafe fn confine(call: &Call) -> isize {
     let command = call.arguments[0] as u32;
     let takes_clock = command == prctl::PR_SET_TSC && call.arguments[1] as u32 == prctl::PR_TSC_SIGSEGV;
-    if call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP || takes_clock {
+    let is_confined = call.number as u32 == n::__NR_seccomp || command == prctl::PR_SET_SECCOMP;
+    if is_confined {
+        limits::settle();
+    }
+    if is_confined || takes_clock {
         // No thread begins with anything from here on, and one that has begun ends it first.
         turn_off(Off::Confined);
         slow::exclusive(dismiss);

@@ -10,7 +10,7 @@ use super::descriptors::Kind;
 use super::told::Claim;
 use super::{State, end, hints, memory as program_pages, opening, outside, paths, touch_program, waits};
 use crate::call::Call;
-use crate::trace;
+use crate::{limits, trace};
 
 const FUTEX_COMMANDS: u32 = !(n::FUTEX_PRIVATE_FLAG | n::FUTEX_CLOCK_REALTIME);
 const SIGNAL_SET_BYTES: usize = 8;
@@ -26,7 +26,8 @@ pub unsafe fn call(state: &mut State, call: &Call) -> isize {
                 memory_call(state, call)
             }
             number if only_returns_information(number) => call.execute(),
-            n::__NR_prlimit64 if c == 0 && a == 0 => call.execute(),
+            n::__NR_getrlimit => touch_program(state, || limits::call(call)),
+            n::__NR_prlimit64 if c == 0 && a == 0 => touch_program(state, || limits::call(call)),
             n::__NR_getpid => state.original.process as isize,
             n::__NR_gettid => state.original.thread as isize,
             n::__NR_getppid => state.original.parent as isize,
@@ -215,7 +216,6 @@ const fn only_returns_information(number: u32) -> bool {
             | n::__NR_clock_getres
             | n::__NR_gettimeofday
             | n::__NR_time
-            | n::__NR_getrlimit
             | n::__NR_getrandom
             | n::__NR_sched_getaffinity
             | n::__NR_sched_yield

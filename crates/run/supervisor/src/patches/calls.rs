@@ -18,7 +18,7 @@ pub enum Tier {
 }
 
 /// Name and number (x86-64) of each call of interest, and the tier it is in from; in the order of numbers.
-const CALLS: [(&str, u16, Tier); 67] = [
+const CALLS: [(&str, u16, Tier); 68] = [
     ("read", 0, Tier::Essential),
     ("write", 1, Tier::All),
     ("open", 2, Tier::Essential),
@@ -76,6 +76,7 @@ const CALLS: [(&str, u16, Tier); 67] = [
     ("dup3", 292, Tier::Essential),
     ("preadv", 295, Tier::All),
     ("fanotify_init", 300, Tier::Essential),
+    ("prlimit64", 302, Tier::Essential),
     ("setns", 308, Tier::Essential),
     ("seccomp", 317, Tier::Essential),
     ("execveat", 322, Tier::All),
