@@ -217,8 +217,8 @@ scripts! {
          wc -l < a.txt; echo first > order; flock -u 9; wait; flock -s lock flock -s -n lock wc -c b.txt"
         => needs(&["flock"]);
     time_limits_in_time_limits: texts, "sh",
-        "timeout 0.2 sh -c 'cat long.txt | md5sum; sleep 20'; echo $?; timeout --foreground 5 setsid -w sh -c 'wc -l < long.txt; exit 9'; echo $?; \
-         timeout -k 0.1 0.2 sh -c 'trap : TERM; cat a.txt | md5sum; sleep 20 & wait; wait'; echo $?";
+        "timeout 2 sh -c 'cat long.txt | md5sum; sleep 20'; echo $?; timeout --foreground 20 setsid -w sh -c 'wc -l < long.txt; exit 9'; echo $?; \
+         timeout -k 0.1 2 sh -c 'trap : TERM; cat a.txt | md5sum; sleep 20 & wait; wait'; echo $?";
     musl_programs_dynamic_and_static: adder, "sh",
         "musl-gcc -O1 -o dynamic adder.c && musl-gcc -static -O1 -o static adder.c && ./dynamic long.txt src/*/*.txt && ./static long.txt missing; echo $?"
         => needs(&["musl-gcc"]).cold_names();

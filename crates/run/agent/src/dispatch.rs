@@ -24,16 +24,29 @@ static TRIES: AtomicU32 = AtomicU32::new(2000);
 /// `call` holds the registers of a call that the program is making just now.
 #[inline(always)]
 pub unsafe fn dispatch(call: &Call) -> isize {
+    // SAFETY: (all) the caller's.
+    unsafe {
+        match role::current() {
+            role::ORIGINAL => call_of_original(call),
+            role => call_of_another(role, call),
+        }
+    }
+}
+
+/// Carries out a call of a process that is no original. It has no frame: a debugger loses its way where compilers undo one before they
+/// branch.
+///
+/// # Safety
+/// The program is making `call`.
+#[inline(never)]
+unsafe fn call_of_another(role: u32, call: &Call) -> isize {
     // SAFETY: (all arms) the caller's.
-    match role::current() {
-        // SAFETY: above.
-        role::ORIGINAL => unsafe { call_of_original(call) },
-        // SAFETY: above.
-        role::SPECULATOR => unsafe { speculator::call(call) },
-        // SAFETY: above.
-        role::OFF => unsafe { call_of_bystander(call) },
-        // SAFETY: above.
-        _ => unsafe { call_of_forked_child(call) },
+    unsafe {
+        match role {
+            role::SPECULATOR => speculator::call(call),
+            role::OFF => call_of_bystander(call),
+            _ => call_of_forked_child(call),
+        }
     }
 }
 
@@ -312,6 +325,7 @@ fn asks_for_huge_pages(call: &Call) -> bool {
 ///
 /// # Safety
 /// The program is making `call`.
+#[inline(never)]
 unsafe fn call_of_forked_child(call: &Call) -> isize {
     let class = calls::class(call.number);
     // SAFETY: (all arms) the caller's.

@@ -4,14 +4,14 @@
 //! A thread whose mask has the signal does not join, and one that asks to block it leaves for good.
 
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use forebay_protocol::layout::{WATCHED_THREADS, WatchedThread};
 use forebay_sigsafe::{general as n, sys, thread_pointer};
 
 use crate::call::Call;
 use crate::fault_signal::{self, Blocked};
-use crate::{fault_watch, limits, process, role};
+use crate::{fault_watch, process, role};
 
 /// Handlers of the program's that ask for an alternate stack run here, too, in a thread that has none of its own: report that it
 /// crashes, for example, and look up symbols for it.
@@ -43,6 +43,8 @@ static JOINED: AtomicU32 = AtomicU32::new(0);
 static STACKS: AtomicUsize = AtomicUsize::new(0);
 /// The places whose stacks may be used, a bit each.
 static USABLE: AtomicU32 = AtomicU32::new(0);
+/// No more stacks may be used than these.
+static ARE_STACKS_FIXED: AtomicBool = AtomicBool::new(false);
 /// Bytes of the smallest stack that the signal may come on.
 static ROOM: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -73,9 +75,15 @@ pub fn reserved_bytes() -> usize {
     if STACKS.load(Ordering::Relaxed) == 0 { 0 } else { WATCHED_THREADS * EACH_BYTES }
 }
 
-/// Bytes of the stacks that may have been used.
-pub fn usable_bytes() -> usize {
+/// Bytes of the stacks that may be used: no more than these from now on.
+pub fn fix_bytes() -> usize {
+    ARE_STACKS_FIXED.store(true, Ordering::Relaxed);
     USABLE.load(Ordering::Relaxed).count_ones() as usize * STACK_BYTES
+}
+
+/// More stacks may be used, after all.
+pub fn free_bytes() {
+    ARE_STACKS_FIXED.store(false, Ordering::Relaxed);
 }
 
 /// The lowest address of a place's stack, which is usable from now on.
@@ -90,8 +98,7 @@ fn stack_of(place: usize) -> Option<usize> {
     if USABLE.load(Ordering::Relaxed) & bit != 0 {
         return Some(stack);
     }
-    // Usable stacks count as data, and a limit is raised by those that there are when the program sets it.
-    if limits::is_on_data() {
+    if ARE_STACKS_FIXED.load(Ordering::Relaxed) {
         return None;
     }
     USABLE.fetch_or(bit, Ordering::Relaxed);

@@ -8,7 +8,6 @@
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
-use forebay_protocol::layout::{SHARED_BYTES, SLOT_BYTES};
 use forebay_sigsafe::elf::{Elf_Ehdr, Elf_Phdr, PT_LOAD};
 use forebay_sigsafe::general::{self as n, rlimit64};
 use forebay_sigsafe::{call, errno, sys};
@@ -38,9 +37,6 @@ struct Raised {
 
 static RAISED: [Raised; 2] = [Raised::new(n::RLIMIT_AS), Raised::new(n::RLIMIT_DATA)];
 
-/// Whether limits of the address space are raised by the size of a slot, too.
-static COUNTS_SLOT: AtomicBool = AtomicBool::new(false);
-
 /// Limits are what the program sets from now on: the process could not put them back when it executes another program.
 static SETTLED: AtomicBool = AtomicBool::new(false);
 
@@ -64,16 +60,18 @@ impl Raised {
         self.own_bytes.store(own_bytes, Relaxed);
     }
 
-    /// What the agent has that the limit counts. It has no more of that later.
-    fn counted(&self) -> u64 {
+    /// What the agent has that the limit counts. It takes no more of that as long as there is the limit.
+    fn fix_bytes(&self) -> u64 {
         let bytes = if self.resource == n::RLIMIT_AS {
-            COUNTS_SLOT.fetch_or(session::slot().is_some(), Relaxed);
-            let slot_bytes = if COUNTS_SLOT.load(Relaxed) { SLOT_BYTES } else { 0 };
-            image_bytes(|_| true) + SHARED_BYTES + slot_bytes + fault_threads::reserved_bytes()
+            image_bytes(|_| true) + session::fix_bytes() + fault_threads::reserved_bytes()
         } else {
-            image_bytes(|segment| segment.p_flags & WRITABLE != 0) + fault_threads::usable_bytes()
+            image_bytes(|segment| segment.p_flags & WRITABLE != 0) + fault_threads::fix_bytes()
         };
         (bytes + LOADER_BYTES) as u64
+    }
+
+    fn free_bytes(&self) {
+        if self.resource == n::RLIMIT_AS { session::free_bytes() } else { fault_threads::free_bytes() }
     }
 
     /// The program's value for one of the kernel's. One that another process has set is as it is.
@@ -129,18 +127,6 @@ fn image_bytes(counts: impl Fn(&Elf_Phdr) -> bool) -> usize {
         (segment.p_vaddr + segment.p_memsz).next_multiple_of(PAGE) - start
     };
     headers.iter().filter(|segment| segment.p_type == PT_LOAD && counts(segment)).map(pages).sum()
-}
-
-/// Whether the process may map a slot: where it has none yet, a limit that it has set does not count one.
-pub fn has_room_for_slot() -> bool {
-    let [addresses, _] = &RAISED;
-    !addresses.is_set() || COUNTS_SLOT.load(Relaxed)
-}
-
-/// Whether the program's data have a limit, of which the agent shall take no more.
-pub fn is_on_data() -> bool {
-    let [_, data] = &RAISED;
-    data.is_set()
 }
 
 /// A call of the program on limits: which resource of this process, and the indices of its arguments for the new and the old limit.
@@ -200,7 +186,7 @@ fn read(address: usize) -> Option<rlimit64> {
 /// # Safety
 /// The program is making `call`, whose argument `index` is where `limit` is.
 unsafe fn raise(raised: &Raised, call: &Call, index: usize, limit: rlimit64) -> isize {
-    let own_bytes = raised.counted();
+    let own_bytes = raised.fix_bytes();
     let higher = |value: u64| if value < LARGE { value + own_bytes } else { value };
     let limit = rlimit64 { rlim_cur: higher(limit.rlim_cur), rlim_max: higher(limit.rlim_max) };
     let mut with_higher = *call;
@@ -210,12 +196,19 @@ unsafe fn raise(raised: &Raised, call: &Call, index: usize, limit: rlimit64) -> 
     // SAFETY: the program's call, of another limit.
     let result = unsafe { with_higher.execute() };
     if result != 0 {
+        if raised.is_set() {
+            return result;
+        }
+        raised.free_bytes();
         // A limit that another process has set may leave no room for more.
         // SAFETY: the caller's.
-        return if raised.is_set() { result } else { unsafe { call.execute() } };
+        return unsafe { call.execute() };
     }
     let is_limit = limit.rlim_cur < LARGE || limit.rlim_max < LARGE;
     raised.set(limit, if is_limit { own_bytes } else { 0 });
+    if !is_limit {
+        raised.free_bytes();
+    }
     result
 }
 

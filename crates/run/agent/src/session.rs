@@ -1,6 +1,6 @@
 //! The memory that the supervisor shares with this process: header and access log always, a slot from the first stall on.
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use forebay_policy::account::Account;
 use forebay_policy::price::NEIGHBOUR_WAIT_US;
@@ -14,7 +14,7 @@ use forebay_sigsafe::general as n;
 use forebay_sigsafe::path::PathBuffer;
 use forebay_sigsafe::sys;
 
-use crate::{limits, process};
+use crate::process;
 
 static HEADER: AtomicPtr<Header> = AtomicPtr::new(core::ptr::null_mut());
 static SLOT: AtomicPtr<Slot> = AtomicPtr::new(core::ptr::null_mut());
@@ -23,6 +23,9 @@ static SUPERVISOR: AtomicU32 = AtomicU32::new(0);
 static DESCRIPTOR: AtomicU32 = AtomicU32::new(0);
 /// Key of this executable in the header's table of programs; 0 for the one that the run started.
 static PROGRAM_KEY: AtomicU64 = AtomicU64::new(0);
+
+/// This process maps no slot that it has not had yet.
+static IS_SLOT_FIXED: AtomicBool = AtomicBool::new(false);
 
 /// How long the supervisor gets to leave, in all.
 static LEAVE_PAUSES: AtomicU32 = AtomicU32::new(1000);
@@ -209,13 +212,25 @@ pub fn slot() -> Option<&'static Slot> {
     unsafe { SLOT.load(Ordering::Relaxed).as_ref() }
 }
 
+/// What this process has mapped of the session: no more than that from now on, with the slot of a forked child, which is as large.
+pub fn fix_bytes() -> usize {
+    let has_slot = slot().is_some();
+    IS_SLOT_FIXED.store(!has_slot, Ordering::Relaxed);
+    SHARED_BYTES + if has_slot { SLOT_BYTES } else { 0 }
+}
+
+/// This process may map a slot, after all.
+pub fn free_bytes() {
+    IS_SLOT_FIXED.store(false, Ordering::Relaxed);
+}
+
 /// Claims a slot for the process `pid`.
 #[inline(never)]
 pub fn claim(pid: u32) -> Result<&'static Slot, Off> {
     if let Some(slot) = slot() {
         return Ok(slot);
     }
-    let header = header().filter(|_| limits::has_room_for_slot()).ok_or(Off::NoChannel)?;
+    let header = header().filter(|_| !IS_SLOT_FIXED.load(Ordering::Relaxed)).ok_or(Off::NoChannel)?;
     for (index, state) in header.slot_states.iter().enumerate() {
         if state.load(Ordering::Relaxed) != SLOT_FREE
             || state.compare_exchange(SLOT_FREE, SLOT_CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_err()
