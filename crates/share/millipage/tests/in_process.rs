@@ -2,12 +2,15 @@
 
 mod alone;
 mod chance;
+mod locks;
+mod machines;
+mod meeting;
 mod together;
 
 use std::{
     fs::File,
     io::Read,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::atomic::Ordering::SeqCst,
     thread,
     time::{Duration, Instant},
 };
@@ -15,8 +18,7 @@ use std::{
 use chance::leave_alternate_stack;
 use forebay_coherence::MESSAGE_BYTES;
 use forebay_millipage::{
-    Counts, Error, Granularity, Host, Options, Placement, Traffic, Usage, in_process, in_process_machines,
-    in_process_together,
+    Granularity, Host, Options, Placement, Usage, in_process, in_process_machines, in_process_together,
 };
 
 /// Hosts of all kinds.
@@ -29,11 +31,6 @@ fn each(hosts: u16, options: Options, act: impl Fn(&Host) + Sync) {
     if hosts > 2 {
         all(&in_process_machines(&[hosts - 2, 2], options).unwrap(), &act);
     }
-}
-
-/// Hosts on machines of two.
-fn each_paired(machines: usize, options: Options, act: impl Fn(&Host) + Sync) {
-    all(&in_process_machines(&vec![2; machines], options).unwrap(), &act);
 }
 
 /// Hosts with memories of their own.
@@ -98,22 +95,6 @@ fn bytes_are_found_by_their_address_within_an_allocation_only() {
             let error = host.bytes_at(address, bytes).err().map(|error| error.to_string());
             assert!(error.unwrap_or_default().contains("not all of one allocation"), "{address:#x} {bytes}");
         }
-    });
-}
-
-#[test]
-fn a_lock_makes_a_sum_exact() {
-    each(4, SMALL, |host| {
-        let sum = host.rows::<u64>(1, 1, Placement::On(1)).unwrap();
-        for _ in 0..500 {
-            host.lock(7).unwrap();
-            sum.row(0).set(0, sum.row(0).get(0) + 1);
-            host.unlock(7).unwrap();
-        }
-        host.barrier().unwrap();
-        assert_eq!(sum.row(0).get(0), 2_000);
-        assert!(matches!(host.unlock(7), Err(Error::NotLocked(7))));
-        host.barrier().unwrap();
     });
 }
 
@@ -271,28 +252,6 @@ fn nothing_is_read_behind_the_end_of_a_row() {
     host.rows::<u8>(2, 10, Placement::On(0)).unwrap().row(0).read(3, &mut [0; 8]);
 }
 
-#[test]
-fn hosts_that_call_different_things_are_told() {
-    each(2, SMALL, |host| {
-        let more = usize::from(host.rank());
-        let error = host.rows::<u8>(4 + more, 8, Placement::Cyclic).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains(&format!("host {more} of 2 called rows_in_chunks({}, ", 4 + more)), "{error}");
-        assert!(
-            host.rows::<u8>(4, 1 << 20, Placement::Cyclic)
-                .map(|_| ())
-                .unwrap_err()
-                .to_string()
-                .contains("do not fit")
-        );
-        // What comes after is in the same place on both.
-        let rows = host.rows::<u16>(3, 7, Placement::Cyclic).unwrap();
-        rows.row(1).set(more, 100 + more as u16);
-        host.barrier().unwrap();
-        assert_eq!((rows.row(1).get(0), rows.row(1).get(1)), (100, 101));
-        host.barrier().unwrap();
-    });
-}
-
 /// A system call into a row: where this host may not write it fails, and never writes elsewhere.
 #[test]
 fn system_calls_need_a_touch_and_say_so() {
@@ -340,258 +299,6 @@ fn several_threads_of_a_host_fault_at_the_same_time() {
             .map(|(row, column)| rows.row(row).get(column))
             .sum();
         assert!((200..=400).contains(&sum), "{sum}");
-        host.barrier().unwrap();
-    });
-}
-
-#[test]
-fn hosts_with_one_memory_do_not_fault_and_send_nothing() {
-    each_together(3, SMALL, |host| {
-        let rows = host.rows_in_chunks::<u32>(50, 75, 7, Placement::Copies).unwrap();
-        rows.row(3).push();
-        rows.row(4).prefetch_for_writing();
-        for round in 1..20 {
-            for index in host.block(50) {
-                (0..75).for_each(|column| {
-                    rows.row(index).set(column, (round * 1_000 + index * 75 + column) as u32)
-                });
-            }
-            host.barrier().unwrap();
-            for index in 0..50 {
-                for column in 0..75 {
-                    assert_eq!(rows.row(index).get(column), (round * 1_000 + index * 75 + column) as u32);
-                }
-            }
-            host.barrier().unwrap();
-        }
-        host.lock(5).unwrap();
-        host.unlock(5).unwrap();
-        let usage = host.take_usage();
-        assert_eq!((usage.counts, usage.traffic), (Counts::default(), Traffic::default()));
-        assert!(usage.times.barriers > Duration::ZERO && usage.times.locks > Duration::ZERO, "{usage:?}");
-        assert_eq!(usage.times.read_faults + usage.times.write_faults, Duration::ZERO);
-    });
-}
-
-/// A system call into a row needs nothing first where there is one memory.
-#[test]
-fn system_calls_reach_one_memory() {
-    each_together(2, SMALL, |host| {
-        let row = host.rows::<u8>(2, 64, Placement::On(0)).unwrap().row(1);
-        if host.rank() == 1 {
-            // SAFETY: the row's memory is mapped; no other thread uses it now.
-            let buffer = unsafe { std::slice::from_raw_parts_mut(row.as_ptr(), row.len()) };
-            assert_eq!(File::open("/proc/self/maps").unwrap().read(buffer).unwrap(), 64);
-        }
-        host.barrier().unwrap();
-        assert_eq!(row.get(12), b'-');
-        host.barrier().unwrap();
-    });
-}
-
-#[test]
-fn thousands_of_locks_are_apart() {
-    const LOCKS: u32 = 5_000;
-    each_together(2, SMALL, |host| {
-        let number =
-            |index: u32| if index.is_multiple_of(2) { index } else { index.wrapping_mul(0x9e37_79b9) };
-        let sums = host.rows_in_chunks::<u32>(LOCKS as usize, 1, 4_096, Placement::On(0)).unwrap();
-        // All at the same time: one that was another one could not be taken.
-        if host.rank() == 0 {
-            (0..LOCKS).for_each(|index| host.lock(number(index)).unwrap());
-            (0..LOCKS).for_each(|index| host.unlock(number(index)).unwrap());
-        }
-        host.barrier().unwrap();
-        for index in 0..LOCKS {
-            host.lock(number(index)).unwrap();
-            let sum = sums.row(index as usize);
-            sum.set(0, sum.get(0) + 1);
-            host.unlock(number(index)).unwrap();
-        }
-        host.barrier().unwrap();
-        assert!((0..LOCKS as usize).all(|index| sums.row(index).get(0) == 2));
-        for lock in [u32::MAX, 7, 1 << 20] {
-            host.barrier().unwrap();
-            if host.rank() == 1 {
-                host.lock(lock).unwrap();
-            }
-            host.barrier().unwrap();
-            assert_eq!(host.unlock(lock).is_ok(), host.rank() == 1, "lock {lock} of host {}", host.rank());
-            assert!(matches!(host.unlock(lock), Err(Error::NotLocked(_))));
-        }
-        host.barrier().unwrap();
-    });
-}
-
-/// A host that takes a lock again and again, until another one has had it.
-#[test]
-fn a_lock_that_is_always_wanted_is_had_by_all() {
-    each(2, SMALL, |host| {
-        let flag = host.value::<u64>(Placement::On(0)).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        if host.rank() == 1 {
-            host.lock(1).unwrap();
-            flag.set(1);
-            host.unlock(1).unwrap();
-        } else {
-            loop {
-                host.lock(1).unwrap();
-                let is_set = flag.get() == 1;
-                host.unlock(1).unwrap();
-                if is_set {
-                    break;
-                }
-                assert!(Instant::now() < deadline, "the other host never has the lock");
-            }
-        }
-        host.barrier().unwrap();
-    });
-}
-
-#[test]
-fn a_second_thread_at_a_barrier_is_told() {
-    let is_told = AtomicBool::new(false);
-    each(2, SMALL, |host| {
-        is_told.store(false, SeqCst);
-        host.barrier().unwrap();
-        if host.rank() == 1 {
-            // Not before a thread of the other host has been told.
-            while !is_told.load(SeqCst) {
-                thread::yield_now();
-            }
-            return host.barrier().unwrap();
-        }
-        let arrive = || {
-            let arrived = host.barrier();
-            is_told.store(true, SeqCst);
-            arrived
-        };
-        let both = thread::scope(|scope| {
-            let both = [scope.spawn(arrive), scope.spawn(arrive)];
-            both.map(|thread| thread.join().unwrap())
-        });
-        assert_eq!(both.iter().filter(|arrived| arrived.is_ok()).count(), 1, "{both:?}");
-        assert!(both.iter().any(|arrived| matches!(arrived, Err(Error::BarrierTaken(0)))), "{both:?}");
-    });
-}
-
-#[test]
-fn hosts_that_make_calls_of_different_kinds_are_told() {
-    each(2, SMALL, |host| {
-        let told = match host.rank() {
-            0 => host.barrier(),
-            _ => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),
-        };
-        let told = told.unwrap_err().to_string();
-        assert!(told.contains(&format!("host {} of 2 called ", host.rank())), "{told}");
-        host.barrier().unwrap();
-    });
-}
-
-#[test]
-fn hosts_of_one_machine_that_disagree_hear_what_the_other_one_called() {
-    each_together(2, SMALL, |host| {
-        let called = |error: Error, other: u16, theirs: &str| {
-            let (told, me) = (error.to_string(), 1 - other);
-            let (mine, theirs) = (format!("host {me} of 2 called "), format!("host {other} called {theirs}"));
-            assert!(told.starts_with(&mine) && told.contains(&theirs), "{told}");
-        };
-        let (me, other) = (host.rank(), 1 - host.rank());
-        for round in 0..5 {
-            let rows = |count: usize| host.rows::<u8>(count, 8, Placement::Cyclic).map(|_| ()).unwrap_err();
-            called(rows(4 + usize::from(me)), other, &format!("rows_in_chunks({}, 8, 1, Cyclic)", 4 + other));
-            match me == round % 2 {
-                true => called(host.barrier().unwrap_err(), other, "rows_in_chunks(9, "),
-                false => called(rows(9), other, "barrier()"),
-            }
-            host.barrier().unwrap();
-        }
-    });
-}
-
-#[test]
-fn a_lock_too_many_is_refused_and_the_others_stay() {
-    let host = in_process_together(1, SMALL).unwrap().remove(0);
-    let (lock, refused) =
-        (0..).find_map(|lock| Some((lock, host.lock(lock).and_then(|()| host.unlock(lock)).err()?))).unwrap();
-    assert!(matches!(refused, Error::TooManyLocks { limit } if limit == lock as usize), "{lock}: {refused}");
-    host.lock(17).unwrap();
-    host.unlock(17).unwrap();
-}
-
-/// With two machines of two, hosts 0 and 2 are on one, and 1 and 3 on the other.
-#[test]
-fn hosts_of_one_machine_fetch_nothing_from_each_other() {
-    each_paired(2, SMALL, |host| {
-        let rows = host.rows::<u64>(8, 16, Placement::Cyclic).unwrap();
-        let mine = rows.row(host.rank().into());
-        mine.set(0, 7);
-        host.barrier().unwrap();
-        let _ = host.take_usage();
-        host.barrier().unwrap();
-        for _ in 0..10 {
-            let neighbours = rows.row(usize::from(host.rank() + 2) % 4);
-            assert_eq!(neighbours.get(0), 7);
-            neighbours.set(1, 8);
-        }
-        host.barrier().unwrap();
-        let Usage { counts, traffic, .. } = host.take_usage();
-        assert_eq!(counts, Counts::default());
-        // Two barriers, each a message there and one back, of which some may have come before.
-        assert!(traffic.messages_sent + traffic.messages_received <= 6, "{traffic:?}");
-        host.barrier().unwrap();
-    });
-}
-
-#[test]
-fn what_one_host_of_a_machine_has_fetched_its_neighbours_have() {
-    each_paired(2, SMALL, |host| {
-        let rows = host.rows::<u64>(20, 16, Placement::On(0)).unwrap();
-        for turn in [1, 3] {
-            if host.rank() == turn {
-                (0..20).for_each(|row| assert_eq!(rows.row(row).get(3), 0));
-            }
-            host.barrier().unwrap();
-            // The first host of a machine counts for all of them.
-            let reads = host.take_counts().read_faults;
-            let expected = if host.rank() == 1 && turn == 1 { 20 } else { 0 };
-            assert_eq!(reads, expected, "host {} in turn {turn}", host.rank());
-            host.barrier().unwrap();
-        }
-        // What is written takes the copies of both away.
-        if host.rank() == 2 {
-            (0..20).for_each(|row| rows.row(row).set(3, 9));
-        }
-        host.barrier().unwrap();
-        assert!((0..20).all(|row| rows.row(row).get(3) == 9));
-        host.barrier().unwrap();
-    });
-}
-
-#[test]
-fn machines_of_several_hosts_lock_and_meet() {
-    each_paired(3, SMALL, |host| {
-        let sum = host.value::<u64>(Placement::On(4)).unwrap();
-        for round in 1..30u64 {
-            for lock in [3, 4] {
-                host.lock(lock).unwrap();
-            }
-            sum.set(sum.get() + 1);
-            for lock in [3, 4] {
-                host.unlock(lock).unwrap();
-                assert!(matches!(host.unlock(lock), Err(Error::NotLocked(_))));
-            }
-            host.barrier().unwrap();
-            assert_eq!(sum.get(), 6 * round);
-            host.barrier().unwrap();
-        }
-        // One host calls something else: all hosts of all machines learn it.
-        let told = match host.rank() {
-            5 => host.rows::<u8>(4, 8, Placement::Cyclic).map(|_| ()),
-            _ => host.barrier(),
-        };
-        let (told, me) = (told.unwrap_err().to_string(), host.rank());
-        assert!(told.starts_with(&format!("host {me} of 6 called ")), "{told}");
         host.barrier().unwrap();
     });
 }
