@@ -11,7 +11,7 @@ use forebay_protocol::hint_log::Producer;
 use forebay_protocol::layout::{CHECKPOINT_STARTING, End, LOGS};
 use forebay_sigsafe::{general as n, sys, ticks};
 
-use super::{State, abandoned, end, hints, jail, kernel, memory, open_own};
+use super::{State, abandoned, end, hints, kernel, memory, open_own, signals};
 use crate::{role, trace};
 
 /// How long a checkpoint sleeps between looks at whether it is still wanted, and where the original's memory is short.
@@ -57,7 +57,7 @@ pub fn before(state: &mut State, site: Option<u32>, page: Option<usize>) -> bool
     if !carries_on {
         let spent = ticks().wrapping_sub(before);
         state.checkpoints.plan.on_made(spent);
-        jail::was_busy_otherwise(state);
+        signals::was_busy_otherwise(state);
         state.slot.counters.checkpoints.fetch_add(1, Relaxed);
         state.slot.counters.checkpoint_ticks.fetch_add(spent, Relaxed);
         trace::tell(b"  ahead: checkpoint, ticks", &[state.generation.into(), spent]);
@@ -110,7 +110,7 @@ pub fn dismiss(state: &mut State) -> bool {
 unsafe extern "C" {
     /// A copy of this process: 0 there, here its process id or `-errno`.
     fn forebay_copy() -> isize;
-    /// Awaited the one instruction that the jail lets make one.
+    /// The one instruction that the jail lets make one.
     static forebay_copied: u8;
 }
 
@@ -231,7 +231,7 @@ fn carry_on(state: &mut State) {
     let Checkpoints { page, first_price, .. } = state.checkpoints;
     state.checkpoints = Checkpoints::new(Some(first_price));
     kernel::close(state.descriptors.folder);
-    let renewed = open_own(state) && memory::renew(state) && jail::start_ticking(state);
+    let renewed = open_own(state) && memory::renew(state) && signals::start_ticking(state);
     // A speculation that was off track before the value cannot be repaired from here.
     if !renewed || (page != 0 && !memory::original_has(state, page)) {
         end(state, End::Abandoned);

@@ -8,6 +8,7 @@ mod checkpoint;
 mod descriptors;
 mod emulation;
 mod figures;
+mod filter;
 mod hints;
 mod jail;
 mod kernel;
@@ -20,13 +21,14 @@ mod paths;
 mod reads;
 mod sequential;
 mod shared;
+mod signals;
 mod told;
 mod waits;
 
 pub use hints::{device, device_of};
-pub use jail::{SA_RESTORER, adopt_frame, restorer};
 pub use memory::{is_of_file, is_present, page_map};
 pub use shared::{List, Mapping};
+pub use signals::{SA_RESTORER, adopt_frame, restorer};
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -76,7 +78,7 @@ unsafe impl Sync for StateCell {}
 static PLACE: StateCell = StateCell(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// The state, which each entry takes as a whole and passes down. The entries are calls of the program, from patched sites or
-/// trapped (SIGSYS, in [`jail`]), touches of relocated memory (SIGBUS), and ticks (SIGPROF).
+/// trapped (SIGSYS, in [`signals`]), touches of relocated memory (SIGBUS), and ticks (SIGPROF).
 ///
 /// While one entry has the state, the others get nothing, with one exception. In [`touch_program`] it is lent: a fault that
 /// the touch causes is served. A tick is counted, and the entry carries it out when it is through. Any other fault is a crash.
@@ -261,7 +263,7 @@ unsafe fn carry_out(call: &Call, logged: bool) -> isize {
     }
     // SAFETY: the caller's.
     let result = unsafe { dispatch(state, call, logged) };
-    jail::catch_up(state);
+    signals::catch_up(state);
     result
 }
 
