@@ -132,7 +132,6 @@ fn a_prefix_stands_for_the_variables_that_begin_so() {
     }
 }
 
-#[track_caller]
 /// Each line of the tables of invariants names the tests that hold it.
 #[test]
 fn invariants_name_tests_that_there_are() {
@@ -158,6 +157,7 @@ fn invariants_name_tests_that_there_are() {
     assert_none(broken.map(|test| format!("ARCHITECTURE.md names {test}, which is no test")).collect());
 }
 
+#[track_caller]
 fn assert_none(broken: Vec<String>) {
     assert!(broken.is_empty(), "{} times:\n  {}", broken.len(), broken.join("\n  "));
 }
