@@ -284,8 +284,8 @@ impl Board {
         &self,
         call: u64,
         text: &str,
-        is_in_vain: &mut dyn FnMut() -> bool,
-        meet: impl FnOnce(u64, &mut dyn FnMut() -> bool) -> Ended,
+        is_in_vain: &dyn Fn() -> bool,
+        meet: impl FnOnce(u64) -> Ended,
     ) -> Option<(Ended, Option<(HostId, String)>)> {
         if self.is_at_barrier.swap(true, SeqCst) {
             return None;
@@ -327,8 +327,8 @@ impl Board {
         call: u64,
         text: &str,
         round: usize,
-        is_in_vain: &mut dyn FnMut() -> bool,
-        meet: impl FnOnce(u64, &mut dyn FnMut() -> bool) -> Ended,
+        is_in_vain: &dyn Fn() -> bool,
+        meet: impl FnOnce(u64) -> Ended,
     ) -> Ended {
         let Common { barrier, arrived: Line(arrived), .. } = self.common;
         // A round that a loss ended is never complete: those that came to it still count as arrived.
@@ -344,7 +344,7 @@ impl Board {
         self.mine().call.store(call, SeqCst);
         if arrived.fetch_add(1, SeqCst) + 1 == self.places.len() as u32 {
             let is_same = self.places.iter().all(|place| place.call.load(SeqCst) == call);
-            let met = meet(if is_same { call } else { DIFFERENT }, is_in_vain);
+            let met = meet(if is_same { call } else { DIFFERENT });
             if met == Ended::Lost {
                 return met;
             }
@@ -371,7 +371,7 @@ impl Board {
             self.wake_sleepers(leaving);
             tell();
         }
-        self.wait(leaving, Duration::ZERO, &mut || false, |leaving| {
+        self.wait(leaving, Duration::ZERO, &|| false, |leaving| {
             (leaving >= self.departures).then_some(Ended::Well)
         })
     }
@@ -507,7 +507,7 @@ impl Board {
         &self,
         word: &AtomicU32,
         spin: Duration,
-        is_in_vain: &mut dyn FnMut() -> bool,
+        is_in_vain: &dyn Fn() -> bool,
         ended: impl Fn(u32) -> Option<Ended>,
     ) -> Ended {
         let spin_until = Instant::now() + spin;

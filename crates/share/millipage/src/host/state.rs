@@ -1,6 +1,7 @@
 //! What all threads of a host know.
 
 use std::{
+    cell::RefCell,
     hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Mutex, OnceLock, PoisonError,
@@ -186,15 +187,18 @@ impl Shared {
         let word = names::word(digest(&(barrier.0, word)), call);
         let mut waiting = self.waiting(ALL, call)?;
         waiting.begin(self.together.next_barrier());
-        let between = |word, is_in_vain: &mut dyn FnMut() -> bool| match &self.between {
+        // For the hosts of the machine, and then, in the last one, for the other machines.
+        let waiting = RefCell::new(waiting);
+        let is_in_vain = || waiting.borrow_mut().is_in_vain();
+        let between = |word| match &self.between {
             Some(between) => between.call_while(self, Request::Arrive(word), &mut |_| is_in_vain()),
             None => Ended::Well,
         };
         self.recorded(Event::Barrier(barrier.0), || {
-            let arrived = self.board.arrive(word, call, &mut || waiting.is_in_vain(), between);
+            let arrived = self.board.arrive(word, call, &is_in_vain, between);
             let (ended, other) = arrived.ok_or(Error::BarrierTaken(barrier.0))?;
             if ended == Ended::Lost
-                && let Some(failure) = waiting.failure()
+                && let Some(failure) = waiting.borrow_mut().failure()
             {
                 return Err(failure);
             }
