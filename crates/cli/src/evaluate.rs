@@ -96,7 +96,7 @@ fn reading(chosen: &Chosen) -> anyhow::Result<Program> {
     match chosen {
         Chosen::Reading(program) => Ok(*program),
         Chosen::Swapping(program) => {
-            bail!("{program} is a program of --table 5; expected one of: {}", Program::names())
+            bail!("{program} is a program of --table 5; expected one of: {}", Program::NAMES.join(", "))
         }
     }
 }
@@ -105,7 +105,10 @@ fn swapping(chosen: &Chosen) -> anyhow::Result<SwappingProgram> {
     match chosen {
         Chosen::Swapping(program) => Ok(*program),
         Chosen::Reading(program) => {
-            bail!("{program} is no program of --table 5; give sphinx, matvec, fft, multigrid or gather")
+            bail!(
+                "{program} is no program of --table 5; expected one of: {}",
+                SwappingProgram::NAMES.join(", ")
+            )
         }
     }
 }

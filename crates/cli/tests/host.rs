@@ -57,5 +57,5 @@ fn what_cannot_be_measured_is_told_and_leaves_no_results() {
     let (status, _, said) = evaluate(folder.path(), &["host", "--svg", "/proc/figures"]);
     assert!(status == Some(1) && said.contains("cannot write figures to '/proc/figures'"), "{said}");
     let (status, _, said) = evaluate(folder.path(), &["host", "--only", "memory,cache"]);
-    assert!(status == Some(2) && said.contains("there is no probe 'cache'"), "{said}");
+    assert!(status == Some(2) && said.contains("unknown probe 'cache'"), "{said}");
 }

@@ -109,7 +109,7 @@ impl FromStr for Chosen {
         let reading = name.parse().map(Self::Reading).map_err(|error| format!("{error}"));
         let swapping = || name.parse().map(Self::Swapping);
         reading.or_else(|error| {
-            swapping().map_err(|_| format!("{error}; with --table 5: sphinx, matvec, fft, multigrid, gather"))
+            swapping().map_err(|_| format!("{error}; with --table 5: {}", SwappingProgram::NAMES.join(", ")))
         })
     }
 }

@@ -21,8 +21,8 @@ pub use harness::progress::Progress;
 pub use harness::statistics;
 pub use run::comparison::{Accounts, Measured, Side};
 pub use run::counters::Counters;
-pub use run::programs::{Program, Published, Scale, UnknownProgram};
-pub use run::swapping::{Size as SwappingSize, SwappingProgram, UnknownSwappingProgram};
+pub use run::programs::{Program, Published, Scale};
+pub use run::swapping::{Size as SwappingSize, SwappingProgram};
 
 /// A folder for what programs write and say; it goes when the value is dropped.
 fn scratch_folder() -> Result<TempDir, Error> {

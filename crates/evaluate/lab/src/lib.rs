@@ -22,5 +22,5 @@ pub mod root;
 mod sys;
 
 pub use error::Error;
-pub use profile::{Latency, Profile, UnknownProfile};
-pub use rig::{FileSystem, MemoryLimit, Opens, SlowDevice, SlowDisk, SlowSwap, Stats, UnknownFileSystem};
+pub use profile::{Latency, Profile};
+pub use rig::{FileSystem, MemoryLimit, Opens, SlowDevice, SlowDisk, SlowSwap, Stats};

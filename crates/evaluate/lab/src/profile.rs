@@ -1,8 +1,6 @@
 //! The disks that a measurement can use, by name. A name tells the kind of disk, the time of a request and how many
 //! requests the disk serves at once.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// Which disk a measurement runs on.
@@ -31,11 +29,17 @@ pub struct Latency {
     pub in_parallel: usize,
 }
 
-impl Profile {
-    /// Every profile: disks, the fastest first, and a file system.
-    pub const ALL: [Self; 6] =
-        [Self::Local, Self::Nvme, Self::Ssd1Ms, Self::Raid12Ms, Self::Hdd1Ms, Self::Remote];
+// Disks, the fastest first, and a file system.
+forebay_names::names! { "disk profile": Profile {
+    Local = "local",
+    Nvme = "nvme",
+    Ssd1Ms = "ssd-1ms-q128" or "cloud",
+    Raid12Ms = "raid-12ms-q4" or "disk4",
+    Hdd1Ms = "hdd-1ms-q1" or "saturated",
+    Remote = "remote",
+} }
 
+impl Profile {
     /// What is added to each request, or `None` where nothing is.
     pub fn latency(self) -> Option<Latency> {
         let (per_request_us, in_parallel) = match self {
@@ -60,57 +64,5 @@ impl Profile {
     #[must_use]
     pub fn stays_warm(self) -> bool {
         self != Self::Remote
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Nvme => "nvme",
-            Self::Ssd1Ms => "ssd-1ms-q128",
-            Self::Raid12Ms => "raid-12ms-q4",
-            Self::Hdd1Ms => "hdd-1ms-q1",
-            Self::Remote => "remote",
-        }
-    }
-}
-
-/// Other names of profiles, which are read and never written: what each stands for.
-const SHORT_NAMES: [(&str, Profile); 3] =
-    [("cloud", Profile::Ssd1Ms), ("disk4", Profile::Raid12Ms), ("saturated", Profile::Hdd1Ms)];
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A name that is no profile's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown disk profile '{0}'; expected one of: local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1, remote"
-)]
-pub struct UnknownProfile(String);
-
-impl FromStr for Profile {
-    type Err = UnknownProfile;
-
-    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
-        let names = Self::ALL.into_iter().map(|profile| (profile.name(), profile)).chain(SHORT_NAMES);
-        let found = names.into_iter().find_map(|(known, profile)| (known == name).then_some(profile));
-        found.ok_or_else(|| UnknownProfile(name.to_owned()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_profile_is_read_back_from_its_name() {
-        for profile in Profile::ALL {
-            assert_eq!(profile.to_string().parse(), Ok(profile));
-        }
-        assert_eq!("cloud".parse(), Ok(Profile::Ssd1Ms));
-        assert!("SSD".parse::<Profile>().unwrap_err().to_string().contains("raid-12ms-q4"));
     }
 }

@@ -22,7 +22,7 @@ mod slow_swap;
 pub(crate) mod swap;
 
 pub(crate) use device::Device;
-pub use file_system::{FileSystem, UnknownFileSystem};
+pub use file_system::FileSystem;
 pub use memory_limit::MemoryLimit;
 pub use remote::Opens;
 pub use slow_device::SlowDevice;

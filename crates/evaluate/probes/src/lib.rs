@@ -22,7 +22,6 @@ mod waking;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 pub use fit::Line;
 pub use levels::{Level, levels};
@@ -51,34 +50,19 @@ pub enum Probe {
     Disk,
 }
 
+// In the order in which they are made.
+forebay_names::names! { "probe": Probe {
+    Memory = "memory",
+    Latency = "latency",
+    Switches = "switches",
+    Faults = "faults",
+    Calls = "calls",
+    Packets = "packets",
+    Documents = "documents",
+    Disk = "disk",
+} }
+
 impl Probe {
-    /// All of them, in the order they are made.
-    pub const ALL: [Self; 8] = [
-        Self::Memory,
-        Self::Latency,
-        Self::Switches,
-        Self::Faults,
-        Self::Calls,
-        Self::Packets,
-        Self::Documents,
-        Self::Disk,
-    ];
-
-    /// The word for it on a command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Latency => "latency",
-            Self::Switches => "switches",
-            Self::Faults => "faults",
-            Self::Calls => "calls",
-            Self::Packets => "packets",
-            Self::Documents => "documents",
-            Self::Disk => "disk",
-        }
-    }
-
     /// What it measures on this machine.
     ///
     /// # Errors
@@ -96,24 +80,6 @@ impl Probe {
             Self::Documents => documents::cases(setting),
             Self::Disk => disk::cases(setting),
         }
-    }
-}
-
-impl fmt::Display for Probe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Probe {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        Self::ALL
-            .into_iter()
-            .find(|probe| probe.name() == name)
-            .ok_or_else(|| format!("there is no probe '{name}'; give some of {}", names()))
     }
 }
 
@@ -251,15 +217,6 @@ fn size(bytes: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn probes_are_known_by_their_names() {
-        for probe in Probe::ALL {
-            assert_eq!(probe.name().parse(), Ok(probe));
-        }
-        let refusal = "cache".parse::<Probe>().unwrap_err();
-        assert!(refusal.contains("'cache'") && refusal.contains("memory, latency"), "{refusal}");
-    }
 
     /// What every probe promises, with sizes that take no time: positive values, in cases that differ.
     #[test]

@@ -15,6 +15,6 @@ mod sockets;
 
 pub use crowd::{Crowd, Gathered};
 pub use error::Error;
-pub use order::{Order, Start, Transport, UnknownTransport};
+pub use order::{Order, Start, Transport};
 pub use outcome::{Outcome, Quantiles};
 pub use processor::{Processors, allow_descriptors};

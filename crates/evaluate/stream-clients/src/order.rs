@@ -1,8 +1,6 @@
 //! The order of the parent process: how many players play which URLs, and how.
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -71,31 +69,10 @@ pub enum Transport {
     Tcp,
 }
 
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-        })
-    }
-}
-
-/// A name that is no transport's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no transport: give udp or tcp")]
-pub struct UnknownTransport(String);
-
-impl FromStr for Transport {
-    type Err = UnknownTransport;
-
-    fn from_str(name: &str) -> Result<Self, UnknownTransport> {
-        match name {
-            "udp" => Ok(Self::Udp),
-            "tcp" => Ok(Self::Tcp),
-            _ => Err(UnknownTransport(name.to_owned())),
-        }
-    }
-}
+forebay_names::names! { "transport": Transport {
+    Udp = "udp",
+    Tcp = "tcp",
+} }
 
 /// Where players begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

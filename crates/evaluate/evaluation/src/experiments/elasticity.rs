@@ -5,9 +5,6 @@
 //! Each pair is a run without and one with the dose, one after the other, so that what drifts drifts for both. The interval
 //! is that of the median by ranks: it assumes nothing of how the runs scatter.
 
-use std::fmt;
-use std::str::FromStr;
-
 use crate::experiments::Limit;
 
 /// A resource that a server is given less of, or a delay that it is given more of.
@@ -95,32 +92,18 @@ impl Doses {
     }
 }
 
+// In the order in which they are measured.
+forebay_names::names! { "resource": Resource {
+    Processor = "processors",
+    Memory = "memory",
+    PageCache = "page-cache",
+    Bandwidth = "bandwidth",
+    LastCache = "last-cache",
+    Disk = "disk",
+    Dependency = "dependency",
+} }
+
 impl Resource {
-    /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 7] = [
-        Self::Processor,
-        Self::Memory,
-        Self::PageCache,
-        Self::Bandwidth,
-        Self::LastCache,
-        Self::Disk,
-        Self::Dependency,
-    ];
-
-    /// The word for it on a command line and in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Processor => "processors",
-            Self::Memory => "memory",
-            Self::PageCache => "page-cache",
-            Self::Bandwidth => "bandwidth",
-            Self::LastCache => "last-cache",
-            Self::Disk => "disk",
-            Self::Dependency => "dependency",
-        }
-    }
-
     /// Whether a dose makes something later; the resource is then its speed.
     #[must_use]
     pub const fn is_delay(self) -> bool {
@@ -146,22 +129,6 @@ impl Resource {
             Self::Disk => matches!(limit, Limit::Disk | Limit::VirtualMemory),
             Self::Dependency => matches!(limit, Limit::Dependency | Limit::Workers),
         }
-    }
-}
-
-impl fmt::Display for Resource {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-impl FromStr for Resource {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|resource| resource.name() == name);
-        found.ok_or_else(|| format!("there is no dose of '{name}'; give some of {}", names()))
     }
 }
 
@@ -328,10 +295,8 @@ mod tests {
             Limit::Dependency,
         ];
         for resource in Resource::ALL {
-            assert_eq!(resource.name().parse(), Ok(resource));
             assert!(limits.iter().any(|limit| resource.is_meant_by(*limit)), "{resource}");
             assert!(!resource.is_meant_by(Limit::Network) && !resource.is_meant_by(Limit::Undecided));
         }
-        assert!("cpu".parse::<Resource>().unwrap_err().contains("processors, memory"));
     }
 }

@@ -3,10 +3,8 @@
 //! ways, or hardly.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::str::FromStr;
 
 use forebay_lab::Profile;
 
@@ -59,43 +57,23 @@ pub struct Published {
     pub hinted_s: f64,
 }
 
+// First the published ones, in their order.
+forebay_names::names! { "program": Program {
+    Grep = "grep",
+    Ld = "ld",
+    RandomReads = "random-reads",
+    Tar = "tar",
+    FindLs = "find-ls",
+    CpR = "cp-r",
+    Mapped = "mapped",
+    Chased = "chased",
+    Mapscan = "mapscan",
+    Resident = "resident",
+} }
+
 impl Program {
-    /// Every program; first the published ones, in their order.
-    pub const ALL: [Self; 10] = [
-        Self::Grep,
-        Self::Ld,
-        Self::RandomReads,
-        Self::Tar,
-        Self::FindLs,
-        Self::CpR,
-        Self::Mapped,
-        Self::Chased,
-        Self::Mapscan,
-        Self::Resident,
-    ];
     /// Those of the published tables.
     pub const PUBLISHED: [Self; 3] = [Self::Grep, Self::Ld, Self::RandomReads];
-
-    /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Grep => "grep",
-            Self::Ld => "ld",
-            Self::RandomReads => "random-reads",
-            Self::Tar => "tar",
-            Self::FindLs => "find-ls",
-            Self::CpR => "cp-r",
-            Self::Mapped => "mapped",
-            Self::Chased => "chased",
-            Self::Mapscan => "mapscan",
-            Self::Resident => "resident",
-        }
-    }
-
-    /// The names of all, for messages.
-    pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
-    }
 
     /// What runs under this name.
     pub fn description(self) -> &'static str {
@@ -140,28 +118,6 @@ impl Program {
         };
         let missing = needed.iter().find(|(program, _)| !is_on_path(program));
         missing.map_or(Ok(()), |&(program, package)| Err(Error::Missing { program, package }))
-    }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that is no program's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown program '{0}'; expected one of: {names}", names = Program::names())]
-pub struct UnknownProgram(String);
-
-impl FromStr for Program {
-    type Err = UnknownProgram;
-
-    fn from_str(name: &str) -> Result<Self, UnknownProgram> {
-        Self::ALL
-            .into_iter()
-            .find(|program| program.name() == name)
-            .ok_or_else(|| UnknownProgram(name.to_owned()))
     }
 }
 
@@ -398,15 +354,6 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_program_is_read_back_from_its_name() {
-        for program in Program::ALL {
-            assert_eq!(program.to_string().parse(), Ok(program));
-        }
-        let refused = "nm".parse::<Program>().unwrap_err().to_string();
-        assert!(refused.contains("expected one of: grep, ld, random-reads, tar, find-ls, cp-r, mapped"));
-    }
 
     #[test]
     fn programs_are_looked_for_on_the_path() {

@@ -1,10 +1,8 @@
 //! Programs that need more memory than they are given: a recogniser of speech, and four computations.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use forebay_lab::Profile;
 
@@ -36,21 +34,16 @@ pub enum SwappingProgram {
     Gather,
 }
 
+// That of the published table first.
+forebay_names::names! { "program that swaps": SwappingProgram {
+    Sphinx = "sphinx",
+    Matvec = "matvec",
+    Fft = "fft",
+    Multigrid = "multigrid",
+    Gather = "gather",
+} }
+
 impl SwappingProgram {
-    /// Every program, that of the published table first.
-    pub const ALL: [Self; 5] = [Self::Sphinx, Self::Matvec, Self::Fft, Self::Multigrid, Self::Gather];
-
-    /// The name on the command line and in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Sphinx => "sphinx",
-            Self::Matvec => "matvec",
-            Self::Fft => "fft",
-            Self::Multigrid => "multigrid",
-            Self::Gather => "gather",
-        }
-    }
-
     /// Whether the program and what makes its data are installed.
     ///
     /// # Errors
@@ -67,26 +60,6 @@ impl SwappingProgram {
         ];
         let missing = needs.into_iter().find(|(there, ..)| !there);
         missing.map_or(Ok(()), |(_, program, package)| Err(Error::Missing { program, package }))
-    }
-}
-
-impl fmt::Display for SwappingProgram {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that is no such program's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is none of the programs that swap: give sphinx, matvec, fft, multigrid or gather")]
-pub struct UnknownSwappingProgram(String);
-
-impl FromStr for SwappingProgram {
-    type Err = UnknownSwappingProgram;
-
-    fn from_str(name: &str) -> Result<Self, UnknownSwappingProgram> {
-        let found = Self::ALL.into_iter().find(|program| program.name() == name);
-        found.ok_or_else(|| UnknownSwappingProgram(name.to_owned()))
     }
 }
 
@@ -187,18 +160,5 @@ impl Swapper {
             data: vec![MODEL.into(), utterance],
             output: Written(Some(output)),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_program_is_read_back_from_its_name() {
-        for program in SwappingProgram::ALL {
-            assert_eq!(program.to_string().parse(), Ok(program));
-        }
-        assert!("grep".parse::<SwappingProgram>().unwrap_err().to_string().contains("multigrid"));
     }
 }

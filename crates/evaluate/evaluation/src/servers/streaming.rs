@@ -65,9 +65,8 @@ impl FromStr for Disk {
             return Ok(Self::Cached);
         }
         let unknown = |_| {
-            format!(
-                "unknown place for media '{name}'; expected one of: cached, local, nvme, ssd-1ms-q128, raid-12ms-q4, hdd-1ms-q1, remote"
-            )
+            let disks = Profile::NAMES.join(", ");
+            format!("unknown place for media '{name}'; expected one of: cached, {disks}")
         };
         name.parse().map(Self::Cold).map_err(unknown)
     }
@@ -82,17 +81,10 @@ pub enum Files {
     Many,
 }
 
-impl FromStr for Files {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "one" => Ok(Self::One),
-            "many" => Ok(Self::Many),
-            _ => Err("it is one or many".into()),
-        }
-    }
-}
+forebay_names::names! { "choice of files": Files {
+    One = "one",
+    Many = "many",
+} }
 
 /// What to do.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ mod misses;
 mod seed;
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use forebay_probes::Limit as Settle;
 use forebay_results::{Row, Statement};
@@ -49,22 +48,16 @@ pub enum Part {
     Memory,
 }
 
+// In the order in which they are measured.
+forebay_names::names! { "part": Part {
+    Model = "model",
+    Web = "web",
+    Router = "router",
+    Misses = "misses",
+    Memory = "memory",
+} }
+
 impl Part {
-    /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 5] = [Self::Model, Self::Web, Self::Router, Self::Misses, Self::Memory];
-
-    /// The word for it on a command line, and the name of its file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Web => "web",
-            Self::Router => "router",
-            Self::Misses => "misses",
-            Self::Memory => "memory",
-        }
-    }
-
     /// About how long it takes, as a share of the whole.
     fn weight(self) -> f64 {
         match self {
@@ -74,16 +67,6 @@ impl Part {
             Self::Misses => 0.29,
             Self::Memory => 0.3,
         }
-    }
-}
-
-impl FromStr for Part {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|part| part.name() == name);
-        found.ok_or_else(|| format!("there is no part '{name}'; give some of {}", names()))
     }
 }
 
@@ -281,11 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_known_by_their_names_and_their_weights_make_a_whole() {
-        for part in Part::ALL {
-            assert_eq!(part.name().parse(), Ok(part));
-        }
-        assert!("disk".parse::<Part>().unwrap_err().contains("model, web, router"));
+    fn the_weights_of_parts_make_a_whole() {
         let all: f64 = Part::ALL.iter().map(|part| part.weight()).sum();
         assert!((all - 1.0).abs() < 1e-9, "{all}");
     }

@@ -15,7 +15,7 @@ pub mod programs;
 use std::path::PathBuf;
 
 use crate::harness::statistics::Series;
-pub use kernels::{Kernel, Size, UnknownKernel};
+pub use kernels::{Kernel, Size};
 
 /// What all of these measurements are told.
 #[derive(Clone, Debug)]

@@ -1,9 +1,7 @@
 //! The file systems that a slow disk can have.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -28,23 +26,16 @@ pub enum FileSystem {
     Erofs,
 }
 
+forebay_names::names! { "file system": FileSystem {
+    Ext4 = "ext4",
+    Overlay = "overlay",
+    Xfs = "xfs",
+    Btrfs = "btrfs",
+    Squashfs = "squashfs",
+    Erofs = "erofs",
+} }
+
 impl FileSystem {
-    /// Every file system.
-    pub const ALL: [Self; 6] =
-        [Self::Ext4, Self::Overlay, Self::Xfs, Self::Btrfs, Self::Squashfs, Self::Erofs];
-
-    /// The kernel's name of it.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Overlay => "overlay",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-            Self::Squashfs => "squashfs",
-            Self::Erofs => "erofs",
-        }
-    }
-
     /// Whether it is made of a folder: the mount point itself, which is filled while nothing is mounted there.
     pub(crate) fn is_image(self) -> bool {
         matches!(self, Self::Squashfs | Self::Erofs)
@@ -123,37 +114,4 @@ impl FileSystem {
 /// The empty folder that is the upper layer of an overlay.
 pub(crate) fn upper_layer(mount_point: &Path) -> PathBuf {
     mount_point.with_file_name("upper")
-}
-
-impl fmt::Display for FileSystem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-/// A name that is no file system's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown file system '{0}'; expected one of: ext4, overlay, xfs, btrfs, squashfs, erofs")]
-pub struct UnknownFileSystem(String);
-
-impl FromStr for FileSystem {
-    type Err = UnknownFileSystem;
-
-    fn from_str(name: &str) -> Result<Self, UnknownFileSystem> {
-        let found = Self::ALL.into_iter().find(|known| known.name() == name);
-        found.ok_or_else(|| UnknownFileSystem(name.to_owned()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_file_system_is_read_back_from_its_name() {
-        for known in FileSystem::ALL {
-            assert_eq!(known.to_string().parse(), Ok(known));
-        }
-        assert!("fat".parse::<FileSystem>().unwrap_err().to_string().contains("squashfs"));
-    }
 }

@@ -1,10 +1,8 @@
 //! Disturbances of a server while others play: clients that die, vanish or do not read, and floods of connections.
 
-use std::fmt;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -40,28 +38,12 @@ pub enum Disturbance {
     Flood,
 }
 
-const NAMES: [(Disturbance, &str); 4] = [
-    (Disturbance::Kill, "kill"),
-    (Disturbance::HalfOpen, "half-open"),
-    (Disturbance::Slow, "slow"),
-    (Disturbance::Flood, "flood"),
-];
-
-impl fmt::Display for Disturbance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(one, _)| one == self).map_or("", |(_, name)| name);
-        f.pad(name)
-    }
-}
-
-impl FromStr for Disturbance {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = NAMES.iter().find(|(_, known)| *known == name).map(|(one, _)| *one);
-        found.ok_or_else(|| format!("`{name}` disturbs nobody: give kill, half-open, slow or flood"))
-    }
-}
+forebay_names::names! { "disturbance": Disturbance {
+    Kill = "kill",
+    HalfOpen = "half-open",
+    Slow = "slow",
+    Flood = "flood",
+} }
 
 /// A disturbance that goes on until this is ended or dropped.
 pub(super) struct Disturber {
@@ -206,14 +188,6 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-
-    #[test]
-    fn disturbances_have_the_names_that_they_are_asked_for_by() {
-        for (disturbance, name) in NAMES {
-            assert_eq!((name.parse(), disturbance.to_string().as_str()), (Ok(disturbance), name));
-        }
-        assert!("noise".parse::<Disturbance>().unwrap_err().contains("kill, half-open, slow or flood"));
-    }
 
     #[test]
     fn a_flood_has_silence_many_requests_and_a_header_without_end() {

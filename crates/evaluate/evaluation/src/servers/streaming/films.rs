@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use super::media::Container;
@@ -38,17 +37,10 @@ pub enum Films {
     Real,
 }
 
-impl FromStr for Films {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "made" => Ok(Self::Made),
-            "real" => Ok(Self::Real),
-            _ => Err("they are made or real".into()),
-        }
-    }
-}
+forebay_names::names! { "kind of films": Films {
+    Made = "made",
+    Real = "real",
+} }
 
 impl Films {
     /// How many different files there are for clients that play one: in how many containers.

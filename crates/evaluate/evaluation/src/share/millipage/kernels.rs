@@ -1,8 +1,5 @@
 //! The five programs, by name, and how much each has to do.
 
-use std::fmt;
-use std::str::FromStr;
-
 use forebay_share_workload::{Program, Report};
 
 /// One of the five programs.
@@ -34,21 +31,15 @@ pub enum Size {
 /// What was computed may differ by so much where sums are added up in another order.
 const ROUNDING: f64 = 1e-5;
 
+forebay_names::names! { "program": Kernel {
+    Sor = "sor",
+    Is = "is",
+    Water = "water",
+    Lu = "lu",
+    Tsp = "tsp",
+} }
+
 impl Kernel {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Sor, Self::Is, Self::Water, Self::Lu, Self::Tsp];
-
-    /// What it is called on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sor => "sor",
-            Self::Is => "is",
-            Self::Water => "water",
-            Self::Lu => "lu",
-            Self::Tsp => "tsp",
-        }
-    }
-
     /// The program with its parameters.
     pub(crate) const fn program(self, size: Size) -> Program {
         match (self, size) {
@@ -68,25 +59,6 @@ impl Kernel {
             (Self::Tsp, Size::Thousand) => Program::Tsp { cities: 15, level: 4, seed: 1 },
             (Self::Tsp, Size::Quick) => Program::Tsp { cities: 10, level: 4, seed: 1 },
         }
-    }
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-/// A name that is none of the five.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("give sor, is, water, lu or tsp")]
-pub struct UnknownKernel;
-
-impl FromStr for Kernel {
-    type Err = UnknownKernel;
-
-    fn from_str(name: &str) -> Result<Self, UnknownKernel> {
-        Self::ALL.into_iter().find(|kernel| kernel.name() == name).ok_or(UnknownKernel)
     }
 }
 
@@ -114,14 +86,6 @@ pub(super) fn sum(reports: &[Report], figure: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_are_known_by_their_names() {
-        for kernel in Kernel::ALL {
-            assert_eq!(kernel.to_string().parse(), Ok(kernel));
-        }
-        assert!("fft".parse::<Kernel>().unwrap_err().to_string().contains("sor, is, water, lu or tsp"));
-    }
 
     #[test]
     fn runs_agree_to_the_last_bit_or_but_for_rounding() {
