@@ -1,5 +1,7 @@
 //! The experiments from end to end, with tiny data and a stand-in for `forebay` that only runs the program.
 
+mod stand_in;
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use forebay_evaluation::{
 use forebay_lab::{MemoryLimit, SlowDevice};
 use forebay_results::{Row, Tier};
 use forebay_testkit::skip;
-use tempfile::TempDir;
+use stand_in::stand_in;
 
 const TINY: Scale = Scale {
     files: 40,
@@ -29,28 +31,6 @@ const TINY: Scale = Scale {
     resident_mib: 4,
     steps: 3,
 };
-
-/// Takes the options of `forebay run`, leaves statistics, and then does `last`.
-fn stand_in(last: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("forebay");
-    let script = r#"#!/bin/sh
-options=$*
-while [ "$1" != -- ]; do
-    if [ "$1" = --json ]; then statistics=$2; fi
-    shift
-done
-shift
-if [ -n "$statistics" ]; then
-    host='{"kernel": "k", "cpu": "c", "cores": 1, "memory_bytes": 1}'
-    row='"subject": "run", "case": "total", "metric": "stalls", "unit": "1"'
-    row="{$row, \"value\": 7, \"min\": 7, \"max\": 7, \"runs\": 1, \"tier\": \"software\"}"
-    echo "{\"schema\": 1, \"revision\": \"r\", \"command\": \"c\", \"host\": $host, \"rows\": [$row]}" > "$statistics"
-fi
-"#;
-    forebay_testkit::script(&path, &format!("{script}{last}\n"));
-    (folder, path)
-}
 
 fn tiny(forebay: PathBuf, programs: &[Program]) -> speculation::Options {
     speculation::Options {
@@ -88,7 +68,7 @@ fn every_side_of_every_program_runs_in_every_round() {
             ("local/hinted", "elapsed"),
             ("local/warm", "elapsed"),
             ("local/forebay", "speedup"),
-            ("local/forebay", "stalls"),
+            ("local/forebay", "stalls_before"),
             ("local/forebay", "output_identical"),
         ] {
             let is_this =
@@ -204,7 +184,7 @@ fn side_effects_are_those_of_the_program_itself_and_what_forebay_counted() {
         assert!(found(case, "max_rss").is_some_and(|(bytes, runs)| bytes > 1e6 && runs == 2));
         assert!(found(case, "minor_faults").is_some_and(|(count, _)| count > 100.0));
     }
-    assert_eq!(found("local/forebay", "stalls"), Some((7.0, 2)));
+    assert_eq!(found("local/forebay", "stalls_before"), Some((7.0, 2)));
 }
 
 #[test]

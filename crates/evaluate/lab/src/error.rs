@@ -1,4 +1,4 @@
-//! Why a rig, an eviction or a build could not be had.
+//! Why a rig or an eviction could not be had.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum Error {
         /// What the kernel answered.
         source: io::Error,
     },
-    /// A program that was started (mkfs.ext4, cc, cargo) failed.
+    /// A program that was started (mkfs.ext4) failed.
     #[error("`{command}` failed: {said}")]
     Program {
         /// The command line.

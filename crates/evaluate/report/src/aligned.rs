@@ -38,17 +38,7 @@ struct Build<'a> {
 
 /// The rows of `entries`, in as few spaces as their cases allow.
 pub(crate) fn aligned<'a>(entries: &[Entry<'a>]) -> Vec<Aligned<'a>> {
-    let mut builds: Vec<Build> = Vec::new();
-    for entry in entries {
-        let one = Build::of(*entry);
-        match builds.iter_mut().find(|other| same_kinds(&other.columns, &one.columns)) {
-            Some(other) => {
-                let both = (0..one.columns.len()).map(|place| (Some(place), Some(place))).collect::<Vec<_>>();
-                other.take(one, &both);
-            }
-            None => builds.push(one),
-        }
-    }
+    let mut builds = by_kinds(entries.iter());
     let mut merged: Vec<Build> = Vec::new();
     // The shorter ones first, which have less to say against being parts of longer ones.
     builds.sort_by_key(|build| build.columns.len());
@@ -72,8 +62,14 @@ pub(crate) fn alike(one: &[Entry], other: &[Entry]) -> bool {
 }
 
 fn most_frequent<'a>(entries: &[Entry<'a>]) -> Option<Build<'a>> {
+    let builds = by_kinds(entries.iter().filter(|entry| !entry.row.metric.contains('/')));
+    builds.into_iter().max_by_key(|build| build.rows.len())
+}
+
+/// The rows of entries whose columns are of the same kinds together.
+fn by_kinds<'a: 'b, 'b>(entries: impl Iterator<Item = &'b Entry<'a>>) -> Vec<Build<'a>> {
     let mut builds: Vec<Build> = Vec::new();
-    for entry in entries.iter().filter(|entry| !entry.row.metric.contains('/')) {
+    for entry in entries {
         let one = Build::of(*entry);
         match builds.iter_mut().find(|other| same_kinds(&other.columns, &one.columns)) {
             Some(other) => {
@@ -83,7 +79,7 @@ fn most_frequent<'a>(entries: &[Entry<'a>]) -> Option<Build<'a>> {
             None => builds.push(one),
         }
     }
-    builds.into_iter().max_by_key(|build| build.rows.len())
+    builds
 }
 
 fn same_kinds(one: &[Column], other: &[Column]) -> bool {

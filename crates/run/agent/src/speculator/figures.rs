@@ -61,24 +61,48 @@ pub unsafe fn stat(
         if flags & n::AT_EMPTY_PATH != 0 && is_empty(state, path) {
             return stat_descriptor(state, directory, out);
         }
-        let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
-        let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
+        match figures(state, call, directory, path, flags) {
+            Figures::Error(error) => error,
+            Figures::Predicted(stat) => tell(state, stat, out),
+            Figures::Known { file, number } => {
+                let result = tell_known(state, file, number, out);
+                kernel::close(file);
+                result
+            }
+        }
+    }
+}
+
+/// What the program is told of a path.
+enum Figures {
+    /// The call fails.
+    Error(isize),
+    /// No file system has these.
+    Predicted(n::stat),
+    /// Those of a file that has been opened to be asked. The program knows it by this number, unless that is 0.
+    Known { file: isize, number: u64 },
+}
+
+/// Looks for a path, and for the file behind a link at its end unless `flags` say otherwise.
+///
+/// # Safety
+/// As [`super::call`].
+unsafe fn figures(state: &mut State, call: &Call, directory: usize, path: usize, flags: u32) -> Figures {
+    let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
+    let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
+    // SAFETY: the caller's.
+    unsafe {
         match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
-            Found::Error(error) => error,
+            Found::Error(error) => Figures::Error(error),
             Found::Predicted(_) => {
                 let number = paths::tell(state, directory, path, Claim::Predicted).unwrap_or(0);
-                tell(state, predicted_stat(state, false, number), out)
+                Figures::Predicted(predicted_stat(state, false, number))
             }
             Found::Made { directory: is_directory } => {
                 let number = number(state, directory, path);
-                tell(state, predicted_stat(state, is_directory, number), out)
+                Figures::Predicted(predicted_stat(state, is_directory, number))
             }
-            Found::File(found) => {
-                let number = number(state, directory, path);
-                let result = tell_known(state, found, number, out);
-                kernel::close(found);
-                result
-            }
+            Found::File(file) => Figures::Known { file, number: number(state, directory, path) },
         }
     }
 }
@@ -197,22 +221,12 @@ pub unsafe fn statx(state: &mut State, call: &Call) -> isize {
             let stat = placeholder_stat(state, index);
             return tell_as_statx(state, &stat, out);
         }
-        let kept = if flags & n::AT_SYMLINK_NOFOLLOW != 0 { n::O_NOFOLLOW } else { 0 };
-        let hint_kind = if kept != 0 { PathHint::LookupNoFollow } else { PathHint::Lookup };
-        match find(state, call, directory, path, kept, SiteKind::Stat, hint_kind) {
-            Found::Error(error) => error,
-            Found::Predicted(_) => {
-                let number = paths::tell(state, directory, path, Claim::Predicted).unwrap_or(0);
-                tell_as_statx(state, &predicted_stat(state, false, number), out)
-            }
-            Found::Made { directory: is_directory } => {
-                let number = number(state, directory, path);
-                tell_as_statx(state, &predicted_stat(state, is_directory, number), out)
-            }
-            Found::File(found) => {
-                let number = number(state, directory, path);
-                let result = tell_statx(state, found, mask, number, out);
-                kernel::close(found);
+        match figures(state, call, directory, path, flags) {
+            Figures::Error(error) => error,
+            Figures::Predicted(stat) => tell_as_statx(state, &stat, out),
+            Figures::Known { file, number } => {
+                let result = tell_statx(state, file, mask, number, out);
+                kernel::close(file);
                 result
             }
         }
