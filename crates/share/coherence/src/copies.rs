@@ -46,6 +46,10 @@ impl Copies {
         self.0.is_full()
     }
 
+    pub fn are_only(&self, host: HostId) -> bool {
+        self.has(host) && self.0.count_ones(..) == 1
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = HostId> {
         self.0.ones().map(|index| HostId(index as u16))
     }

@@ -19,6 +19,8 @@ pub struct Counts {
     pub foretold_sampled: u64,
     /// See [`crate::ForesightFigures`].
     pub foretold_unneeded: u64,
+    /// Minipages that came in company with one that this host had asked for.
+    pub in_company: u64,
     /// Requests that reached this host as their manager.
     pub requests: u64,
     /// Those of them that had to wait for another one.
@@ -36,7 +38,7 @@ pub struct Counts {
 impl Counts {
     /// Each with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 13] {
+    pub const fn named(&self) -> [(&'static str, u64); 14] {
         [
             ("read faults", self.read_faults),
             ("write faults", self.write_faults),
@@ -45,6 +47,7 @@ impl Counts {
             ("foretold late", self.foretold_late),
             ("foretold sampled", self.foretold_sampled),
             ("foretold unneeded", self.foretold_unneeded),
+            ("in company", self.in_company),
             ("requests", self.requests),
             ("competing requests", self.competing_requests),
             ("invalidations", self.invalidations),
@@ -64,6 +67,7 @@ impl AddAssign for Counts {
         self.foretold_late += more.foretold_late;
         self.foretold_sampled += more.foretold_sampled;
         self.foretold_unneeded += more.foretold_unneeded;
+        self.in_company += more.in_company;
         self.requests += more.requests;
         self.competing_requests += more.competing_requests;
         self.invalidations += more.invalidations;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::company::{Bond, Company, Page};
 use crate::copies::Copies;
 use crate::message::{HostId, Message, Minipage, Want};
 
@@ -14,6 +15,10 @@ pub struct Entry {
     transaction: Option<Transaction>,
     /// Competing requests.
     waiting: VecDeque<(HostId, Want)>,
+    /// To its neighbours.
+    pub bond: Bond,
+    /// For it and its neighbours, where it is the first of them.
+    pub page: Page,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -32,12 +37,17 @@ pub type Outgoing = Vec<(HostId, Message)>;
 impl Entry {
     /// A minipage that `owner` alone may write.
     pub fn owned(hosts: u16, owner: HostId) -> Self {
-        Self { owner, copies: Copies::only(hosts, owner), transaction: None, waiting: VecDeque::new() }
+        Self::with(owner, Copies::only(hosts, owner))
     }
 
     /// A minipage that all hosts have copies of.
     pub fn shared(hosts: u16, owner: HostId) -> Self {
-        Self { owner, copies: Copies::all(hosts), transaction: None, waiting: VecDeque::new() }
+        Self::with(owner, Copies::all(hosts))
+    }
+
+    const fn with(owner: HostId, copies: Copies) -> Self {
+        let bond = Bond::new(owner, false);
+        Self { owner, copies, transaction: None, waiting: VecDeque::new(), bond, page: Page::new() }
     }
 
     /// Whether nothing is asked for.
@@ -48,6 +58,21 @@ impl Entry {
     /// Whether requests wait for the one that is under way.
     pub fn is_contended(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether a host has a copy.
+    pub fn has_copy(&self, host: HostId) -> bool {
+        self.copies.has(host)
+    }
+
+    /// Whether a requester is to have this one in company with another one.
+    pub fn goes_along(&self, company: Company, requester: HostId, want: Want) -> bool {
+        let is_missed = match want {
+            Want::Read => !self.copies.has(requester),
+            Want::Write => !self.copies.are_only(requester),
+            Want::Push => false,
+        };
+        is_missed && self.is_calm() && self.bond.is_of(company, self.has_copy(requester))
     }
 
     /// Whether one more request needs no more memory.
@@ -107,7 +132,7 @@ impl Entry {
             let kept = if self.copies.has(requester) { requester } else { self.owner };
             for host in self.copies.without(requester, kept) {
                 invalidations += 1;
-                out.push((host, Message::Invalidate { minipage }));
+                out.push((host, Message::Invalidate { minipage, more: 0 }));
             }
         }
         let dones = if want == Want::Push { self.copies.hosts() - 1 } else { 1 };
@@ -121,9 +146,9 @@ impl Entry {
     fn hand_over(&mut self, minipage: Minipage, out: &mut Outgoing) {
         let Some(Transaction { requester, want, .. }) = self.transaction else { return };
         let next = if want != Want::Push && self.copies.has(requester) {
-            (requester, Message::Grant { minipage, want })
+            (requester, Message::Grant { minipage, want, more: 0 })
         } else {
-            (self.owner, Message::Forward { minipage, want, requester })
+            (self.owner, Message::Forward { minipage, want, requester, more: 0 })
         };
         out.push(next);
     }

@@ -7,17 +7,26 @@ use std::{collections::VecDeque, ops::Range};
 
 use crate::alone::Alone;
 use crate::barrier::{Arrivals, Arrived};
+use crate::company::{Bond, Kinds, Neighbours};
 use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::directory::{Entry, Outgoing};
 use crate::lock::{Grants, Held};
 use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 use crate::minipages::{Local, Minipages};
+use crate::runs::Outbox;
 
 /// Threads and messages that there is room for from the beginning. There can be more.
 const ROOM: usize = 64;
 /// Messages of a host to itself, of which each follows from the one before it.
 const IN_TURN: usize = 4;
+/// Messages of a host to itself that there is room for.
+const INBOX: usize = 2 * ROOM;
+
+/// Messages of directory entries at once that there is room for, in a job of so many hosts.
+fn outgoing_max(hosts: u16) -> usize {
+    usize::from(hosts) + 4 * ROOM
+}
 
 /// What a host does, in the order in which it says so.
 pub trait Effects {
@@ -37,6 +46,10 @@ pub trait Effects {
     /// Frees a minipage that this host has added alone; `false` if it is not taken.
     fn free(&mut self, _: Minipage) -> bool {
         false
+    }
+    /// The neighbours that travel in company with a minipage that this host has added alone: of those that it has added with it.
+    fn neighbours(&self, _: Minipage) -> Option<Neighbours> {
+        None
     }
 }
 
@@ -65,8 +78,11 @@ pub struct Host {
     deferred: Vec<(HostId, Message)>,
     /// Messages to itself, and deferred ones whose time has come.
     inbox: VecDeque<(HostId, Message)>,
-    /// What a directory entry says, until it is sent.
+    /// What directory entries say, until it is sent.
     out: Outgoing,
+    outbox: Outbox,
+    /// What is learned of neighbours that this host manages.
+    kinds: Kinds,
     counts: Counts,
 }
 
@@ -89,8 +105,10 @@ impl Host {
             leaver: None,
             unresumed: Vec::with_capacity(ROOM),
             deferred: Vec::with_capacity(ROOM),
-            inbox: VecDeque::with_capacity(2 * ROOM),
-            out: Outgoing::with_capacity(usize::from(hosts) + 1),
+            inbox: VecDeque::with_capacity(INBOX),
+            out: Outgoing::with_capacity(outgoing_max(hosts)),
+            outbox: Outbox::default(),
+            kinds: Kinds::default(),
             counts: Counts::default(),
         }
     }
@@ -206,10 +224,26 @@ impl Host {
         });
         if is_added {
             effects.add(first, what);
-            let own = (first.0..first.0 + count).filter(|_| home == me);
-            own.for_each(|number| effects.protect(Minipage(number), access));
+            let own = (first.0..first.0 + count).map(Minipage).filter(|_| home == me);
+            own.clone().for_each(|minipage| effects.protect(minipage, access));
+            let kind = effects.neighbours(first).filter(|_| home == me).map(|neighbours| neighbours.kind);
+            let is_apart = kind.is_some_and(|kind| self.kinds.begin(kind));
+            own.for_each(|minipage| self.bind(minipage, is_apart));
         }
         is_added
+    }
+
+    /// A minipage that this host has added alone, and that was free, is used for something new.
+    pub fn renew(&mut self, minipage: Minipage, effects: &impl Effects) {
+        if let Some(Neighbours { kind, .. }) = effects.neighbours(minipage) {
+            self.bind(minipage, self.kinds.are_apart(kind));
+        }
+    }
+
+    fn bind(&mut self, minipage: Minipage, is_apart: bool) {
+        if let Some(entry) = self.minipages.entry_mut(minipage) {
+            entry.bond = Bond::new(self.me, is_apart);
+        }
     }
 
     /// A thread wanted more of a minipage than this host may do, or seemed to.
@@ -263,7 +297,7 @@ impl Host {
         let Some(index) = self.unresumed.iter().position(|unresumed| *unresumed == minipage) else { return };
         self.unresumed.swap_remove(index);
         if self.is_manager_of(minipage) {
-            self.send(self.me, Message::Done { minipage }, effects);
+            self.send(self.me, Message::Done { minipage, more: 0 }, effects);
         }
         let is_due = |(_, message): &mut (HostId, Message)| message.takes_away() == Some(minipage);
         self.inbox.extend(self.deferred.extract_if(.., is_due));
@@ -361,26 +395,36 @@ impl Host {
     /// interrupted the allocator.
     #[must_use]
     pub fn has_room(&self, minipage: Minipage) -> bool {
+        self.has_room_for_more(minipage, 0)
+    }
+
+    fn has_room_for_more(&self, minipage: Minipage, more: u8) -> bool {
         let entry = self.minipages.get(minipage).and_then(|local| local.entry.as_ref());
         // Of what an entry says at most one message is to this host itself, which answers with one at most.
         self.inbox.len() + self.deferred.len() + IN_TURN <= self.inbox.capacity()
-            && self.out.capacity() > self.hosts.into()
+            && self.out.capacity() >= outgoing_max(self.hosts)
             && self.waiters.len() < self.waiters.capacity()
-            && self.unresumed.len() < self.unresumed.capacity()
-            && self.deferred.len() < self.deferred.capacity()
+            && self.unresumed.len() + usize::from(more) < self.unresumed.capacity()
+            && self.deferred.len() + usize::from(more) < self.deferred.capacity()
             && entry.is_none_or(|entry| entry.has_room())
     }
 
     /// The same for a message: those about locks, barriers and leaving take more.
     #[must_use]
     pub fn has_room_for(&self, message: Message) -> bool {
-        message.minipage().is_some_and(|minipage| self.has_room(minipage))
+        let has_room = |single: Message| {
+            single.minipage().is_some_and(|minipage| self.has_room_for_more(minipage, message.more()))
+        };
+        message.singles().all(has_room)
     }
 
     /// Takes a message. The contents that came with it are in place already.
     pub fn receive(&mut self, from: HostId, message: Message, effects: &mut impl Effects) {
-        self.take(from, message, effects);
-        self.drain(effects);
+        for single in message.singles() {
+            self.take(from, single, effects);
+            self.go_on(effects);
+        }
+        self.outbox.flush(effects);
     }
 
     fn ask_early(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) -> bool {
@@ -406,11 +450,17 @@ impl Host {
         if to == self.me {
             self.inbox.push_back((to, message));
         } else {
-            effects.send(to, message);
+            self.outbox.send(to, message, effects);
         }
     }
 
+    /// Does all that follows, and says what there is to say.
     fn drain(&mut self, effects: &mut impl Effects) {
+        self.go_on(effects);
+        self.outbox.flush(effects);
+    }
+
+    fn go_on(&mut self, effects: &mut impl Effects) {
         while let Some((from, message)) = self.inbox.pop_front() {
             self.take(from, message, effects);
         }

@@ -31,6 +31,12 @@
 //! when all have sent Added. It manages them and alone has them at first. A host that needs one no more sends Free to the manager,
 //! which answers Freed, and tells whether it was taken. So a host that frees a minipage twice learns it.
 //!
+//! # Company
+//!
+//! A host manages neighbours that it has added alone. While these have one user, a host that asks for one of them gets the others too:
+//! the manager begins a transaction for each, as if the host had asked for it. What is said of neighbours alike is one message, a
+//! *run*. So a minipage has the same states in company as it has alone.
+//!
 //! # Order of messages
 //!
 //! The protocol needs none. In a transaction each message is caused by another, and none is left when it ends. A lock's
@@ -50,6 +56,7 @@
 
 mod alone;
 mod barrier;
+mod company;
 mod copies;
 mod counts;
 mod directory;
@@ -58,11 +65,13 @@ mod host;
 mod lock;
 mod message;
 mod minipages;
+mod runs;
 pub mod trace;
 mod waited;
 mod wire;
 mod words;
 
+pub use company::Neighbours;
 pub use counts::Counts;
 pub use foresight::{Figures as ForesightFigures, Foresight};
 pub use host::{Effects, Host};

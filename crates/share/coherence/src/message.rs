@@ -117,6 +117,8 @@ pub enum Message {
         want: Want,
         /// To whom; to all others, where that is a push.
         requester: HostId,
+        /// And of so many minipages behind that one.
+        more: u8,
     },
     /// From the owner: the contents of the minipage come with it.
     Contents {
@@ -124,6 +126,8 @@ pub enum Message {
         minipage: Minipage,
         /// What for.
         want: Want,
+        /// And of so many minipages behind that one.
+        more: u8,
     },
     /// From the manager: the copy that the receiver has will do.
     Grant {
@@ -131,22 +135,30 @@ pub enum Message {
         minipage: Minipage,
         /// What for.
         want: Want,
+        /// And of so many minipages behind that one.
+        more: u8,
     },
     /// From the manager: give the copy up.
     Invalidate {
         /// Of this.
         minipage: Minipage,
+        /// And of so many minipages behind that one.
+        more: u8,
     },
     /// To the manager: the copy is given up.
     Invalidated {
         /// Of this.
         minipage: Minipage,
+        /// And of so many minipages behind that one.
+        more: u8,
     },
     /// To the manager: what it granted is there. At the manager's own host, a thread has used it, too; elsewhere,
     /// what would take it away before that is deferred.
     Done {
         /// Of this.
         minipage: Minipage,
+        /// And of so many minipages behind that one.
+        more: u8,
     },
     /// To the lock's manager: the sender wants it.
     Acquire {
@@ -214,16 +226,16 @@ pub enum Message {
 }
 
 impl Message {
-    /// The minipage that it is about.
+    /// The minipage that it is about, or the first of them.
     pub(crate) const fn minipage(&self) -> Option<Minipage> {
         match self {
             Self::Request { minipage, .. }
             | Self::Forward { minipage, .. }
             | Self::Contents { minipage, .. }
             | Self::Grant { minipage, .. }
-            | Self::Invalidate { minipage }
-            | Self::Invalidated { minipage }
-            | Self::Done { minipage } => Some(*minipage),
+            | Self::Invalidate { minipage, .. }
+            | Self::Invalidated { minipage, .. }
+            | Self::Done { minipage, .. } => Some(*minipage),
             _ => None,
         }
     }
@@ -231,7 +243,7 @@ impl Message {
     /// The minipage of which the receiver is to lose something.
     pub(crate) const fn takes_away(&self) -> Option<Minipage> {
         match self {
-            Self::Forward { minipage, .. } | Self::Invalidate { minipage } => Some(*minipage),
+            Self::Forward { minipage, .. } | Self::Invalidate { minipage, .. } => Some(*minipage),
             _ => None,
         }
     }

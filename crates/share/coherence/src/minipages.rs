@@ -60,6 +60,11 @@ impl Minipages {
         })
     }
 
+    /// Its directory entry, where this host is the manager.
+    pub fn entry_mut(&mut self, minipage: Minipage) -> Option<&mut Entry> {
+        self.get_mut(minipage)?.entry.as_deref_mut()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Local> {
         self.alike.iter().chain(self.alone.values().flatten())
     }

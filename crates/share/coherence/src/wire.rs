@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0       1      2         4                     8                                       16
-//!   version kind   host      minipage/lock/barrier word; or what is wanted; or whether so; or how many and what
+//!   version kind   host      minipage/lock/barrier word; or what is wanted and of how many more; or whether so; or how many and what
 //! ```
 //!
 //! The host is a requester, or one that said something else at a barrier. In its place are the upper bits of a lock.
@@ -13,7 +13,7 @@ use crate::message::{Barrier, HostId, Lock, Message, Minipage, Other, Want};
 pub const MESSAGE_BYTES: usize = 16;
 
 /// Of this form. Another one has another number.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// In the place of a host, where there is none.
 const NO_HOST: HostId = HostId(u16::MAX);
@@ -25,12 +25,18 @@ impl Message {
         let none = HostId(0);
         let (kind, host, number, word) = match self {
             Self::Request { minipage, want } => (0, none, minipage.0, want_to_word(want)),
-            Self::Forward { minipage, want, requester } => (1, requester, minipage.0, want_to_word(want)),
-            Self::Contents { minipage, want } => (2, none, minipage.0, want_to_word(want)),
-            Self::Grant { minipage, want } => (3, none, minipage.0, want_to_word(want)),
-            Self::Invalidate { minipage } => (4, none, minipage.0, 0),
-            Self::Invalidated { minipage } => (5, none, minipage.0, 0),
-            Self::Done { minipage } => (6, none, minipage.0, 0),
+            Self::Forward { minipage, want, requester, more } => {
+                (1, requester, minipage.0, want_to_word(want) | above_want(more))
+            }
+            Self::Contents { minipage, want, more } => {
+                (2, none, minipage.0, want_to_word(want) | above_want(more))
+            }
+            Self::Grant { minipage, want, more } => {
+                (3, none, minipage.0, want_to_word(want) | above_want(more))
+            }
+            Self::Invalidate { minipage, more } => (4, none, minipage.0, above_want(more)),
+            Self::Invalidated { minipage, more } => (5, none, minipage.0, above_want(more)),
+            Self::Done { minipage, more } => (6, none, minipage.0, above_want(more)),
             Self::Acquire { lock, waits } => (7, above(lock), lock.0 as u32, waits.into()),
             Self::Acquired { lock, granted } => (8, above(lock), lock.0 as u32, granted.into()),
             Self::Release { lock } => (9, above(lock), lock.0 as u32, 0),
@@ -69,12 +75,18 @@ impl Message {
         }
         Some(match kind {
             0 => Self::Request { minipage, want: word_to_want(word)? },
-            1 => Self::Forward { minipage, want: word_to_want(word)?, requester: host },
-            2 => Self::Contents { minipage, want: word_to_want(word)? },
-            3 => Self::Grant { minipage, want: word_to_want(word)? },
-            4 => Self::Invalidate { minipage },
-            5 => Self::Invalidated { minipage },
-            6 => Self::Done { minipage },
+            1..=6 => {
+                let more = u8::try_from(word >> MORE_SHIFT).ok()?;
+                let want = word_to_want(word & !(u64::MAX << MORE_SHIFT))?;
+                match kind {
+                    1 => Self::Forward { minipage, want, requester: host, more },
+                    2 => Self::Contents { minipage, want, more },
+                    3 => Self::Grant { minipage, want, more },
+                    4 => Self::Invalidate { minipage, more },
+                    5 => Self::Invalidated { minipage, more },
+                    _ => Self::Done { minipage, more },
+                }
+            }
             7 => Self::Acquire { lock, waits: word != 0 },
             8 => Self::Acquired { lock, granted: word != 0 },
             9 => Self::Release { lock },
@@ -94,6 +106,13 @@ impl Message {
 /// What of a lock's number takes the place of a host.
 const fn above(lock: Lock) -> HostId {
     HostId((lock.0 >> u32::BITS) as u16)
+}
+
+/// Where a word says how many more minipages a message is about.
+const MORE_SHIFT: u32 = u32::BITS;
+
+const fn above_want(more: u8) -> u64 {
+    (more as u64) << MORE_SHIFT
 }
 
 const fn want_to_word(want: Want) -> u64 {
@@ -117,9 +136,9 @@ mod tests {
     fn every_message_comes_back_as_it_was() {
         let (minipage, lock, barrier) = (Minipage(0x0102_0304), Lock(0x0000_0102_ffff_ff00), Barrier(7));
         let mut messages = vec![
-            Message::Invalidate { minipage },
-            Message::Invalidated { minipage },
-            Message::Done { minipage },
+            Message::Invalidate { minipage, more: 0 },
+            Message::Invalidated { minipage, more: 1 },
+            Message::Done { minipage, more: u8::MAX },
             Message::Acquire { lock, waits: true },
             Message::Acquire { lock, waits: false },
             Message::Acquired { lock, granted: true },
@@ -139,9 +158,9 @@ mod tests {
         ];
         for want in [Want::Read, Want::Write, Want::Push] {
             messages.push(Message::Request { minipage, want });
-            messages.push(Message::Forward { minipage, want, requester: HostId(0x0506) });
-            messages.push(Message::Contents { minipage, want });
-            messages.push(Message::Grant { minipage, want });
+            messages.push(Message::Forward { minipage, want, requester: HostId(0x0506), more: 7 });
+            messages.push(Message::Contents { minipage, want, more: 255 });
+            messages.push(Message::Grant { minipage, want, more: 0 });
         }
         for message in messages {
             assert_eq!(Message::from_bytes(&message.to_bytes()), Some(message));

@@ -8,11 +8,12 @@ use proptest::prelude::*;
 
 /// A byte that says from where, and bytes that are a message more often than not.
 fn step() -> impl Strategy<Value = Vec<u8>> {
-    (any::<u8>(), 0..18u8, 0..6u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
+    (any::<u8>(), 0..18u8, 0..9u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
         |(from, kind, number, word, rest)| {
             let version = Message::Leaving.to_bytes()[0];
             let mut bytes =
                 vec![from, version, kind, number % 3, 0, number, 0, 0, 0, word, 0, 0, 0, 0, 0, 0, 0];
+            bytes[13] = if rest[3] < 64 { rest[4] % 4 } else { 0 };
             // Now and then one is damaged.
             if rest[0] < 16 {
                 bytes[1 + usize::from(rest[1] % 16)] = rest[2];
@@ -26,7 +27,7 @@ fn step() -> impl Strategy<Value = Vec<u8>> {
 fn a_requester_that_is_no_host_gets_nothing() {
     for requester in [3, 0x0100, u16::MAX].map(HostId) {
         for want in [Want::Read, Want::Write, Want::Push] {
-            let message = Message::Forward { minipage: Minipage(0), want, requester };
+            let message = Message::Forward { minipage: Minipage(0), want, requester, more: 9 };
             message_bodies::messages(&[&[0x80][..], &message.to_bytes()].concat());
         }
     }

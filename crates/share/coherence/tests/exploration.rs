@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use forebay_coherence::Access;
 use support::{
     Op::{
-        self, Add, Barrier, Break, BrokenBarrier, Foretell, Free, FreeAgain, Leave, Lock, LockForAWhile,
-        Prefetch, Push, Read, ReadAdded, TakeAgain, TryLock, Unlock, Write, WriteAdded,
+        self, Add, AddBoth, Barrier, Break, BrokenBarrier, Foretell, Free, FreeAgain, Leave, Lock,
+        LockForAWhile, Prefetch, Push, Read, ReadAdded, TakeAgain, TryLock, Unlock, Write, WriteAdded,
     },
     World,
 };
@@ -24,6 +24,10 @@ fn explore_machines(machines: &[&[&[Op]]]) -> usize {
 }
 
 fn explore_from(world: World) -> usize {
+    explored(world).len()
+}
+
+fn explored(world: World) -> HashSet<World> {
     let mut known = HashSet::new();
     let mut open = vec![world];
     while let Some(world) = open.pop() {
@@ -38,7 +42,7 @@ fn explore_from(world: World) -> usize {
             }
         }
     }
-    known.len()
+    known
 }
 
 #[test]
@@ -194,4 +198,31 @@ fn a_minipage_that_is_foretold_may_be_free_or_used_again() {
             &[&[Free(2), ReadAdded(2)], &[foretell, foretell]],
         ]);
     }
+}
+
+/// What one host asks for and what goes along: while another host asks for that, has it, gives it up, or frees it.
+#[test]
+fn neighbours_in_company_are_used_by_all() {
+    for other in [ReadAdded(2), WriteAdded(3)] {
+        explore(&[&[AddBoth(2), Write(2)], &[other, WriteAdded(3)]]);
+        explore(&[&[AddBoth(2)], &[other], &[WriteAdded(2)]]);
+        explore(&[&[AddBoth(2), Foretell(3, Access::Write)], &[other, Foretell(2, Access::Write)]]);
+    }
+    explore_machines(&[&[&[AddBoth(2), Write(2)], &[ReadAdded(3)]], &[&[WriteAdded(3)]]]);
+    explore(&[&[AddBoth(2), Push(2)], &[WriteAdded(3), ReadAdded(2)]]);
+    explore(&[&[AddBoth(2), Write(2), Leave], &[WriteAdded(3), Leave]]);
+    let both: &[&[Op]] = &[&[AddBoth(2), Write(2), Write(3)], &[WriteAdded(3), WriteAdded(2)]];
+    let worlds = explored(World::new(both, 2));
+    assert!(worlds.len() > 300, "no more than {} ways to take turns", worlds.len());
+    assert!(worlds.iter().any(World::has_company), "no neighbour goes along");
+}
+
+#[test]
+fn a_minipage_in_company_may_be_free_or_used_again() {
+    explore(&[&[AddBoth(2), TakeAgain(2), Write(2), Write(3)], &[WriteAdded(3), Free(2), ReadAdded(3)]]);
+    explore(&[
+        &[AddBoth(2), TakeAgain(3), Write(3)],
+        &[WriteAdded(2), WriteAdded(3), Free(3)],
+        &[ReadAdded(2)],
+    ]);
 }

@@ -8,8 +8,10 @@ use support::{Op, World};
 
 fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
     let minipage = 0..minipages;
-    let added = minipages..minipages + 2;
+    let (added, both) = (minipages..minipages + 2, minipages + 2..minipages + 4);
     prop_oneof![
+        2 => both.clone().prop_map(|minipage| vec![Op::ReadAdded(minipage)]),
+        2 => both.prop_map(|minipage| vec![Op::WriteAdded(minipage)]),
         1 => added.clone().prop_map(|minipage| vec![Op::ReadAdded(minipage)]),
         1 => added.prop_map(|minipage| vec![Op::WriteAdded(minipage)]),
         4 => minipage.clone().prop_map(|minipage| vec![Op::Read(minipage)]),
@@ -17,7 +19,7 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
         1 => minipage.clone().prop_map(|minipage| vec![Op::Push(minipage)]),
         1 => minipage.clone().prop_map(|minipage| vec![Op::Prefetch(minipage)]),
         // Among them those that are not known yet, are free, or never are.
-        1 => (0..minipages + 3, prop_oneof![Just(Access::Read), Just(Access::Write)])
+        1 => (0..minipages + 5, prop_oneof![Just(Access::Read), Just(Access::Write)])
             .prop_map(|(minipage, access)| vec![Op::Foretell(minipage, access)]),
         1 => (0..3u32, minipage).prop_map(|(lock, minipage)| {
             vec![Op::Lock(lock), Op::Read(minipage), Op::Write(minipage), Op::Unlock(lock)]
@@ -27,7 +29,7 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
     ]
 }
 
-/// Programs in which the first two hosts add a minipage each, one frees the first one's, and that tries to once more and uses it again. They have the same number of
+/// Programs in which the first two hosts add a minipage each, and one of them two neighbours; one frees the first one's, and that tries to once more and uses it again. They have the same number of
 /// barriers on each host, but that the first host leaves where the others come to one more.
 fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
     (2..7usize, 1..5u32, 0..4usize).prop_flat_map(|(hosts, minipages, barriers)| {
@@ -45,6 +47,7 @@ fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
         let programs = prop::collection::vec(program, hosts).prop_map(move |mut programs: Vec<Vec<Op>>| {
             programs[0].insert(0, Op::Add(minipages));
             programs[1].insert(0, Op::Add(minipages + 1));
+            programs[1].insert(0, Op::AddBoth(minipages + 2));
             programs[1].push(Op::Free(minipages));
             programs.iter_mut().skip(1).for_each(|program| program.push(Op::BrokenBarrier(2)));
             let again = [Op::FreeAgain(minipages), Op::TakeAgain(minipages), Op::WriteAdded(minipages)];

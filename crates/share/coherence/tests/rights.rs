@@ -4,7 +4,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use forebay_coherence::{Access, Effects, Host, HostId, Message, Minipage, PagesWord, Waiter};
+use forebay_coherence::{Access, Effects, Host, HostId, Message, Minipage, Neighbours, PagesWord, Waiter};
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,12 +44,13 @@ enum At {
     Resuming,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct InFlight {
     from: HostId,
     to: HostId,
     message: Message,
-    contents: Option<u8>,
+    /// Of each minipage that comes with it.
+    contents: Vec<u8>,
 }
 
 /// What the serving thread of a machine has yet to do, before it takes another message or request.
@@ -75,6 +76,8 @@ struct Machine {
     pages: Vec<Vec<Access>>,
     memory: Vec<u8>,
     due: VecDeque<Due>,
+    /// Whether minipages travel in company.
+    in_company: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -94,29 +97,36 @@ enum Step {
     Run(usize),
 }
 
-struct Wanted<'a>(&'a mut VecDeque<Due>);
+struct Wanted<'a> {
+    due: &'a mut VecDeque<Due>,
+    in_company: bool,
+}
 
 impl Effects for Wanted<'_> {
     fn send(&mut self, to: HostId, message: Message) {
-        self.0.push_back(Due::Send(to, message));
+        self.due.push_back(Due::Send(to, message));
     }
 
     fn protect(&mut self, minipage: Minipage, access: Access) {
-        self.0.push_back(Due::Protect(minipage, access));
+        self.due.push_back(Due::Protect(minipage, access));
     }
 
     fn wake(&mut self, waiter: Waiter) {
-        self.0.push_back(Due::Wake(waiter.0 as usize));
+        self.due.push_back(Due::Wake(waiter.0 as usize));
     }
 
     fn pass(&mut self, _: Waiter, _: bool) {
         unreachable!("no thread is at a barrier");
     }
+
+    fn neighbours(&self, _: Minipage) -> Option<Neighbours> {
+        self.in_company.then_some(Neighbours { first: Minipage(0), used: [!0, 0, 0, 0], kind: 2 })
+    }
 }
 
 impl Machine {
     fn act(&mut self, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
-        act(&mut self.protocol, &mut Wanted(&mut self.due));
+        act(&mut self.protocol, &mut Wanted { due: &mut self.due, in_company: self.in_company });
         self.protocol.take_counts();
     }
 
@@ -152,13 +162,14 @@ impl Machine {
 }
 
 impl World {
-    /// Machines with hosts with one thread each. The first minipage is owned by the first machine, the others are shared at first.
-    fn new(machines: &[&[&[Op]]], minipages: usize) -> Self {
+    /// Machines with hosts with one thread each. The first minipage is owned by the first machine, the others are shared at first; or
+    /// all are owned by the first machine, and travel in company.
+    fn new(machines: &[&[&[Op]]], minipages: usize, in_company: bool) -> Self {
         let count = machines.len() as u16;
         let machine = |(machine, hosts): (usize, &&[&[Op]])| {
             let mut protocol = Host::new(HostId(machine as u16), count);
             let mut add = |minipage| match minipage {
-                0 => protocol.add_owned(HostId(0)),
+                _ if minipage == 0 || in_company => protocol.add_owned(HostId(0)),
                 _ => protocol.add_shared(HostId(minipage as u16 % count)),
             };
             let _: Vec<Minipage> = (0..minipages).map(&mut add).collect();
@@ -172,6 +183,7 @@ impl World {
                 pages,
                 memory: vec![0; minipages],
                 due: VecDeque::new(),
+                in_company,
             };
             for (minipage, access) in may.into_iter().enumerate() {
                 machine.set(0, Minipage(minipage as u32), access);
@@ -222,7 +234,10 @@ impl World {
             Step::Deliver(index) => {
                 let InFlight { from, to, message, contents } = self.network.remove(index);
                 let machine = &mut self.machines[to.index()];
-                if let (Message::Contents { minipage, .. }, Some(contents)) = (message, contents) {
+                for (single, contents) in message.singles().zip(contents) {
+                    let Message::Contents { minipage, .. } = single else {
+                        unreachable!("no contents go with {single:?}")
+                    };
                     let written = machine.pages.iter().any(|pages| pages[minipage.index()] == Access::Write);
                     assert!(!written, "contents over a written copy");
                     machine.memory[minipage.index()] = contents;
@@ -240,8 +255,10 @@ impl World {
         match machine.due.pop_front().unwrap() {
             Due::Send(to, message) => {
                 let contents = match message {
-                    Message::Contents { minipage, .. } => Some(machine.memory[minipage.index()]),
-                    _ => None,
+                    Message::Contents { minipage, more, .. } => {
+                        machine.memory[minipage.index()..][..1 + usize::from(more)].to_vec()
+                    }
+                    _ => vec![],
                 };
                 self.network.push(InFlight { from: HostId(index as u16), to, message, contents });
                 self.network.sort_unstable();
@@ -357,8 +374,12 @@ fn wanted(op: Op) -> (usize, Access) {
 
 /// Goes through all worlds that can come of this one. How many there are.
 fn explore(machines: &[&[&[Op]]], minipages: usize) -> usize {
+    explore_from(World::new(machines, minipages, false))
+}
+
+fn explore_from(world: World) -> usize {
     let mut known = HashSet::new();
-    let mut open = vec![World::new(machines, minipages)];
+    let mut open = vec![world];
     while let Some(world) = open.pop() {
         let steps = world.steps();
         assert!(!steps.is_empty() || world.is_finished(), "nothing can happen any more: {world:#?}");
@@ -408,4 +429,12 @@ fn hosts_of_machines_see_two_minipages_in_one_order() {
 fn three_machines_of_which_one_has_two_hosts() {
     explore(&[&[&[], &[Write(0)]], &[&[Write(0)]], &[&[Read(0)]]], 1);
     explore(&[&[&[Write(0)]], &[&[Read(0)], &[Read(0)]], &[&[Write(0)]]], 1);
+}
+
+#[test]
+fn neighbours_in_company_of_machines_with_two_hosts() {
+    let explore = |machines: &[&[&[Op]]]| explore_from(World::new(machines, 2, true));
+    let worlds = explore(&[&[&[], &[Write(0)]], &[&[Write(1)]]]);
+    assert!(worlds > 300, "no more than {worlds} ways to take turns");
+    explore(&[&[&[Write(0)]], &[&[Read(1)], &[Write(0)]]]);
 }

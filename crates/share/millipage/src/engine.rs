@@ -13,8 +13,8 @@ use std::{
 };
 
 use forebay_coherence::{
-    Access, Barrier, Counts, Effects, Foresight, HostId, Lock, MESSAGE_BYTES, Message, Minipage, Other,
-    Waiter,
+    Access, Barrier, Counts, Effects, Foresight, HostId, Lock, MESSAGE_BYTES, Message, Minipage, Neighbours,
+    Other, Waiter,
 };
 use forebay_sigsafe::general as n;
 
@@ -421,6 +421,7 @@ fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter,
         }
         Request::Add(first, count, what) => protocol.add_alone(first, count, what, waiter, acts),
         Request::Free(minipage) => protocol.free(minipage, waiter, acts),
+        Request::Renew(minipage) => protocol.renew(minipage, acts),
         Request::Arrive(word) => {
             acts.foresight.arrived();
             // One host of a machine arrives for all.
@@ -500,6 +501,10 @@ impl Effects for Acts<'_> {
         self.machine.memory.heap().free(minipage)
     }
 
+    fn neighbours(&self, minipage: Minipage) -> Option<Neighbours> {
+        self.machine.memory.heap().neighbours(minipage)
+    }
+
     fn wake(&mut self, waiter: Waiter) {
         self.end(waiter, Ended::Well);
     }
@@ -536,9 +541,12 @@ impl Sink for Arrivals<'_> {
 
 /// Where the contents are that go with a message.
 fn contents(memory: &Memory, message: Message) -> Option<Contents> {
-    let Message::Contents { minipage, .. } = message else { return None };
+    let Message::Contents { minipage, more, .. } = message else { return None };
     let place = memory.place(minipage.0)?;
-    Some(Contents { address: memory.views().privileged(place.offset), bytes: place.bytes })
+    // Those of a run lie one behind the other.
+    let last = memory.place(minipage.0.checked_add(more.into())?)?;
+    let bytes = (last.offset + last.bytes).checked_sub(place.offset)?;
+    Some(Contents { address: memory.views().privileged(place.offset), bytes })
 }
 
 /// What a message takes on the wire.

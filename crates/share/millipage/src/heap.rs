@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use forebay_coherence::Minipage;
+use forebay_coherence::{Minipage, Neighbours};
 use forebay_vm::{
     PAGE_BYTES,
     layout::{ALIGNMENT, Place, VIEWS_MAX},
@@ -286,6 +286,20 @@ impl Heap {
         was_taken
     }
 
+    /// The parts of a minipage's page that are taken, on the machine that gives them away. In a signal handler too.
+    pub fn neighbours(&self, minipage: Minipage) -> Option<Neighbours> {
+        let page = self.page_of(minipage)?;
+        let kind = self.parts(page);
+        if kind < 2 {
+            return None;
+        }
+        let first = Minipage(((self.extent.pages + page) * self.extent.views) as u32);
+        let mut used = [0; VIEWS_MAX / 64];
+        let taken = self.bits(self.taken, page).iter();
+        used.iter_mut().zip(taken).for_each(|(word, bits)| *word = bits.0.load(SeqCst));
+        Some(Neighbours { first, used, kind: kind as u16 })
+    }
+
     /// The minipage that is used through a page of a view. In a signal handler too.
     pub fn at(&self, view: usize, page: usize) -> Option<u32> {
         let page = self.first_page(page.checked_sub(self.extent.pages)?)?;
@@ -514,6 +528,35 @@ mod tests {
         assert!(
             !heap.free(Minipage(0)) && !heap.free(Minipage(64 * 16 + 15)) && !heap.free(Minipage(u32::MAX))
         );
+    }
+
+    #[test]
+    fn neighbours_are_the_parts_of_a_page_that_are_taken() {
+        for views in [2, 16, 64, 100, 256] {
+            let heap = heap(64, views);
+            let all: Vec<Minipage> =
+                (0..2 * views).map(|_| number(&heap, allocate(&heap, 16).unwrap())).collect();
+            let page: Vec<Minipage> = all
+                .iter()
+                .copied()
+                .filter(|other| other.0 / views as u32 == all[0].0 / views as u32)
+                .collect();
+            let neighbours = heap.neighbours(page[1]).unwrap();
+            assert_eq!((usize::from(neighbours.kind), page.len()), (views.min(256), views.min(256)));
+            assert!(heap.free(page[1]));
+            let neighbours = heap.neighbours(page[0]).unwrap();
+            let used: Vec<u32> = (0..256)
+                .filter(|bit| neighbours.used[bit / 64] >> (bit % 64) & 1 != 0)
+                .map(|bit| bit as u32)
+                .collect();
+            let numbers: Vec<u32> =
+                page.iter().map(|one| one.0 - neighbours.first.0).filter(|bit| *bit != 1).collect();
+            assert_eq!(used, numbers);
+        }
+        let heap = heap(64, 16);
+        let alone = allocate(&heap, PAGE_BYTES).unwrap();
+        assert_eq!(heap.neighbours(number(&heap, alone)), None);
+        assert_eq!(heap.neighbours(Minipage(0)), None);
     }
 
     #[test]

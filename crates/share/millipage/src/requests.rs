@@ -48,6 +48,8 @@ pub enum Request {
     Add(Minipage, u32, u32),
     /// To free a minipage that a machine has added alone.
     Free(Minipage),
+    /// That a minipage of this machine, which was free, is used for something new. No thread waits for that.
+    Renew(Minipage),
     /// All machines at the barrier, where they should say this alike.
     Arrive(u64),
 }
@@ -64,6 +66,7 @@ impl Request {
             Self::TryLock(lock) => (6, 0, lock.0),
             Self::Add(first, count, what) => (7, first.0, u64::from(what) << 32 | u64::from(count)),
             Self::Free(minipage) => (8, minipage.0, 0),
+            Self::Renew(minipage) => (10, minipage.0, 0),
             // Through a slot only those forgo that wait in one, whose numbers are small.
             Self::Forgo(lock, waiter) => (9, waiter.0 as u32, lock.0),
         };
@@ -82,6 +85,7 @@ impl Request {
             7 => Self::Add(Minipage(number), word as u32, (word >> 32) as u32),
             8 => Self::Free(Minipage(number)),
             9 => Self::Forgo(Lock(word), Waiter(number as u64)),
+            10 => Self::Renew(Minipage(number)),
             _ => Self::TryLock(Lock(word)),
         }
     }
@@ -95,7 +99,10 @@ impl Request {
     }
 
     const fn is_waited_for(self) -> bool {
-        !matches!(self, Self::Prefetch(..) | Self::Push(_) | Self::Unlock(_) | Self::Forgo(..))
+        !matches!(
+            self,
+            Self::Prefetch(..) | Self::Push(_) | Self::Unlock(_) | Self::Forgo(..) | Self::Renew(_)
+        )
     }
 }
 

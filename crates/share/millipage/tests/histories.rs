@@ -6,6 +6,7 @@
 //! `FOREBAY_COMPAT_LONG=1` runs thousands of programs.
 
 mod chance;
+mod told;
 
 use std::{
     collections::BTreeMap,
@@ -17,8 +18,9 @@ use std::{
 };
 
 use chance::{Deadline, Dice, leave_alternate_stack};
-use forebay_millipage::{Granularity, Host, Options, Placement, Rows, in_process_machines};
+use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process_machines};
 use forebay_testkit::long;
+use told::rows_alone;
 
 /// Programs of one process: the memory of each stays mapped for as long as the process lives.
 const SEEDS: usize = 50;
@@ -128,6 +130,8 @@ struct World {
     columns: usize,
     chunk: usize,
     placement: Placement,
+    /// Hosts in turn allocate the rows alone.
+    is_alone: bool,
     /// Hosts of each machine.
     machines: Vec<u16>,
     /// Never twice the same.
@@ -179,9 +183,18 @@ impl World {
                 Placement::Copies,
                 Placement::On(dice.within(0..hosts.into()) as u16),
             ][dice.within(0..4)],
+            is_alone: dice.within(0..3) == 0,
             machines,
             clock: AtomicU64::new(1),
         }
+    }
+
+    fn allocate(&self, host: &Host) -> Vec<Row<u64>> {
+        if self.is_alone {
+            return rows_alone(host, self.rows, self.columns, |row| (row / 4) as u16 % host.hosts());
+        }
+        let rows = host.rows_in_chunks(self.rows, self.columns, self.chunk, self.placement).unwrap();
+        rows.range(0..self.rows).collect()
     }
 
     /// The moment. An atomic operation, so that the processor has done before what comes before.
@@ -192,7 +205,7 @@ impl World {
     fn run(&self) -> Vec<Log> {
         let hosts = in_process_machines(&self.machines, self.options).unwrap();
         let work = |host: &Host| -> Vec<Log> {
-            let rows = host.rows_in_chunks(self.rows, self.columns, self.chunk, self.placement).unwrap();
+            let rows = self.allocate(host);
             let logs = thread::scope(|scope| {
                 let run = |thread: usize| {
                     let rows = &rows;
@@ -220,7 +233,7 @@ impl World {
 struct Thread<'a> {
     world: &'a World,
     host: &'a Host,
-    rows: &'a Rows<u64>,
+    rows: &'a [Row<u64>],
     /// The first of each host waits at barriers.
     is_first: bool,
     dice: Dice,
@@ -230,7 +243,7 @@ struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    fn new(world: &'a World, host: &'a Host, rows: &'a Rows<u64>, thread: usize) -> Self {
+    fn new(world: &'a World, host: &'a Host, rows: &'a [Row<u64>], thread: usize) -> Self {
         let number = usize::from(host.rank()) * world.threads + thread;
         Self {
             world,
@@ -265,7 +278,7 @@ impl<'a> Thread<'a> {
 
     fn step(&mut self) {
         let place = (self.dice.within(GUARDED..self.world.rows), self.dice.within(0..self.world.columns));
-        let row = self.rows.row(place.0);
+        let row = self.rows[place.0];
         let begin = self.world.now();
         match self.dice.within(0..16) {
             0..5 => {
@@ -295,7 +308,7 @@ impl<'a> Thread<'a> {
     /// Reads and writes a row as a whole, under its lock. It holds one value.
     fn guarded(&mut self) {
         let index = self.dice.within(0..GUARDED);
-        let row = self.rows.row(index);
+        let row = self.rows[index];
         self.host.lock(index as u32).unwrap();
         let inside = self.world.now();
         let mut values = vec![u64::MAX; row.len()];

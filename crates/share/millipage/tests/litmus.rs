@@ -9,6 +9,7 @@
 //! `FOREBAY_COMPAT_LONG=1` runs each a million times, a fifth of them with each way of sharing.
 
 mod chance;
+mod told;
 
 use std::{
     collections::BTreeSet,
@@ -30,6 +31,7 @@ use forebay_millipage::{
 };
 use forebay_testkit::long;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use told::rows_alone;
 
 /// An access to a variable; all variables are 0 at first.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +62,8 @@ const WRITES_CROSSED: Program = &[&[Write(0, 1), Write(1, 2), Read(0)], &[Write(
 enum Lie {
     /// On one page, each in a minipage of its own.
     Apart,
+    /// The same, allocated by one host alone, so that they travel in company.
+    InCompany,
     /// In one minipage.
     Together,
     /// On one page, which is shared as a whole.
@@ -257,6 +261,10 @@ fn run(
     let _deadline = Deadline::new(what, Duration::from_secs(300));
     let hosts = sharing.start(hosts, Options { bytes: 1 << 14, views: 2, at: None, granularity });
     let place = |host: &Host| {
+        if lie == Lie::InCompany {
+            let rows = rows_alone(host, 2, 1, |_| 0);
+            return [rows[0], rows[1]];
+        }
         let rows = host.rows_in_chunks(2, 1, chunk, Placement::Cyclic).unwrap();
         [rows.row(0), rows.row(1)]
     };
@@ -314,7 +322,7 @@ fn only_allowed(program: Program, sharing: Sharing, at_least: usize) {
         if batch > batches && all.len() >= at_least {
             break;
         }
-        for lie in [Lie::Apart, Lie::Together, Lie::OnePage] {
+        for lie in [Lie::Apart, Lie::InCompany, Lie::Together, Lie::OnePage] {
             let came = run(program, (lie, sharing), program.len(), batch, rounds);
             let forbidden: Vec<_> = came.difference(&allowed).collect();
             assert!(forbidden.is_empty(), "{program:?}, {lie:?}, {sharing:?}: {forbidden:?}");

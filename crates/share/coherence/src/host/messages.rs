@@ -1,6 +1,7 @@
 //! What the messages of hosts do, each when it is taken.
 
-use super::{Effects, Host};
+use super::{Effects, Host, IN_TURN, INBOX, outgoing_max};
+use crate::company::{Company, Neighbours, Page};
 use crate::directory::{Entry, Outgoing};
 use crate::message::{Access, HostId, Lock, Message, Minipage, Other, Want};
 
@@ -11,37 +12,30 @@ impl Host {
             return self.deferred.push((from, message));
         }
         match message {
-            Message::Request { minipage, want } => {
-                self.counts.requests += 1;
-                let mut competing = false;
-                self.manage(minipage, effects, |entry, out| {
-                    competing = entry.request(minipage, from, want, out);
-                });
-                self.counts.competing_requests += u64::from(competing);
-            }
-            Message::Invalidated { minipage } => {
+            Message::Request { minipage, want } => self.requested(minipage, from, want, effects),
+            Message::Invalidated { minipage, .. } => {
                 self.manage(minipage, effects, |entry, out| entry.invalidated(minipage, out));
             }
-            Message::Done { minipage } => {
+            Message::Done { minipage, .. } => {
                 self.manage(minipage, effects, |entry, out| entry.done(minipage, out));
             }
-            Message::Forward { minipage, want, requester } => {
+            Message::Forward { minipage, want, requester, .. } => {
                 self.hand_out(minipage, want, requester, effects)
             }
-            Message::Invalidate { minipage } => {
+            Message::Invalidate { minipage, .. } => {
                 self.counts.invalidations += 1;
                 self.lower(minipage, Access::None, effects);
-                self.send(from, Message::Invalidated { minipage }, effects);
+                self.send(from, Message::Invalidated { minipage, more: 0 }, effects);
             }
-            Message::Contents { minipage, want: Want::Push } => {
+            Message::Contents { minipage, want: Want::Push, .. } => {
                 self.counts.contents_received += 1;
                 self.pushed(minipage, effects);
             }
-            Message::Contents { minipage, want } => {
+            Message::Contents { minipage, want, .. } => {
                 self.counts.contents_received += 1;
                 self.granted(minipage, want, effects);
             }
-            Message::Grant { minipage, want } => {
+            Message::Grant { minipage, want, .. } => {
                 self.counts.grants += 1;
                 self.granted(minipage, want, effects);
             }
@@ -120,6 +114,61 @@ impl Host {
         }
     }
 
+    /// As the manager: a host wants something. With it goes what has the same user.
+    fn requested(&mut self, minipage: Minipage, from: HostId, want: Want, effects: &mut impl Effects) {
+        self.counts.requests += 1;
+        let neighbours = effects.neighbours(minipage).filter(|_| want != Want::Push);
+        let (mut competing, mut company) = (false, None);
+        let mut out = std::mem::take(&mut self.out);
+        if let Some(Neighbours { first, kind, .. }) = neighbours {
+            let mut page = self.minipages.entry_mut(first).map_or(Page::new(), |entry| entry.page);
+            page.note(from, minipage);
+            let is_swept = page.is_swept(kind);
+            if let Some(entry) = self.minipages.entry_mut(minipage) {
+                let has_copy = entry.has_copy(from);
+                let (goes_along, evidence) = entry.bond.asked(from, want, has_copy, is_swept, &mut page);
+                company = goes_along;
+                evidence.into_iter().for_each(|evidence| self.kinds.learn(kind, evidence));
+            }
+            self.minipages.entry_mut(first).into_iter().for_each(|entry| entry.page = page);
+        }
+        if let Some(entry) = self.minipages.entry_mut(minipage) {
+            competing = entry.request(minipage, from, want, &mut out);
+        }
+        self.counts.competing_requests += u64::from(competing);
+        if let (Some(neighbours), Some(company), false) = (neighbours, company, competing) {
+            self.accompany(neighbours, company, from, want, &mut out);
+            // Those of one kind to one host, one behind the other.
+            out.sort_unstable();
+        }
+        self.send_all(out.drain(..), effects);
+        self.out = out;
+    }
+
+    /// Lets a host have neighbours that go along, as many as there is room for.
+    fn accompany(
+        &mut self,
+        neighbours: Neighbours,
+        company: Company,
+        from: HostId,
+        want: Want,
+        out: &mut Outgoing,
+    ) {
+        // Of what an entry says at most one message is to this host itself.
+        let mut left = INBOX.saturating_sub(self.inbox.len() + self.deferred.len() + 2 * IN_TURN);
+        for minipage in neighbours.iter() {
+            if left == 0 || out.len() + usize::from(self.hosts) > outgoing_max(self.hosts) {
+                return;
+            }
+            let entry = self.minipages.entry_mut(minipage);
+            if let Some(entry) = entry.filter(|entry| entry.goes_along(company, from, want)) {
+                entry.bond.go(from, company);
+                entry.request(minipage, from, want, out);
+                left -= 1;
+            }
+        }
+    }
+
     /// As the manager.
     fn manage(
         &mut self,
@@ -128,7 +177,7 @@ impl Host {
         act: impl FnOnce(&mut Entry, &mut Outgoing),
     ) {
         let mut out = std::mem::take(&mut self.out);
-        if let Some(entry) = self.minipages.get_mut(minipage).and_then(|local| local.entry.as_mut()) {
+        if let Some(entry) = self.minipages.entry_mut(minipage) {
             act(entry, &mut out);
         }
         self.send_all(out.drain(..), effects);
@@ -137,21 +186,25 @@ impl Host {
 
     /// As the owner: a copy for the requester, or the only one; or one for everybody.
     fn hand_out(&mut self, minipage: Minipage, want: Want, requester: HostId, effects: &mut impl Effects) {
+        if !self.knows(minipage) {
+            return;
+        }
         let kept = if want == Want::Write { Access::None } else { Access::Read };
         self.lower(minipage, kept, effects);
-        let contents = Message::Contents { minipage, want };
+        let contents = Message::Contents { minipage, want, more: 0 };
         let me = self.me;
         let (first, count) = if want == Want::Push { (0, usize::MAX) } else { (requester.0, 1) };
         // A requester that is no host gets nothing.
         for host in (first..self.hosts).take(count).map(HostId).filter(|host| *host != me) {
             self.counts.contents_sent += 1;
-            effects.send(host, contents);
+            self.send(host, contents, effects);
         }
     }
 
     /// As the requester.
     fn granted(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) {
         let Some(local) = self.minipages.get_mut(minipage) else { return };
+        self.counts.in_company += u64::from(local.pending.is_none());
         (local.pending, local.is_foretold) = (None, false);
         local.raise(minipage, want.access(), effects);
         let home = local.home;
@@ -162,7 +215,7 @@ impl Host {
         // Another manager goes on at once, and what it sends for the next is deferred here. This one is not told before a
         // thread has used the minipage.
         if !is_waited_for || home != self.me {
-            self.send(home, Message::Done { minipage }, effects);
+            self.send(home, Message::Done { minipage, more: 0 }, effects);
         }
     }
 
@@ -180,7 +233,7 @@ impl Host {
         local.raise(minipage, Access::Read, effects);
         let home = local.home;
         self.wake_all(minipage, effects);
-        self.send(home, Message::Done { minipage }, effects);
+        self.send(home, Message::Done { minipage, more: 0 }, effects);
     }
 
     fn lower(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {

@@ -1,7 +1,7 @@
 //! What any bytes from other hosts do to a host. The fuzz target runs the same.
 
 use forebay_coherence::{
-    Access, Barrier, Effects, Host, HostId, Lock, MESSAGE_BYTES, Message, Minipage, Waiter,
+    Access, Barrier, Effects, Host, HostId, Lock, MESSAGE_BYTES, Message, Minipage, Neighbours, Waiter,
 };
 
 const HOSTS: u16 = 3;
@@ -22,7 +22,14 @@ impl Effects for Sent {
     fn wake(&mut self, _: Waiter) {}
 
     fn pass(&mut self, _: Waiter, _: bool) {}
+
+    fn neighbours(&self, _: Minipage) -> Option<Neighbours> {
+        Some(Neighbours { first: ALONE, used: [0b1011, 0, 0, u64::MAX], kind: 3 })
+    }
 }
+
+/// The first minipage that the host adds alone.
+const ALONE: Minipage = Minipage(5);
 
 /// A host takes messages of the other hosts, however little sense they make, between calls of its own.
 pub fn messages(data: &[u8]) {
@@ -33,7 +40,7 @@ pub fn messages(data: &[u8]) {
     }
     host.add_shared(HostId(0));
     host.make_room(5..8);
-    host.add_alone(Minipage(5), 1, 0, Waiter(u64::MAX), &mut sent);
+    host.add_alone(ALONE, 3, 0, Waiter(u64::MAX), &mut sent);
     for (step, bytes) in data.chunks_exact(1 + MESSAGE_BYTES).enumerate() {
         let (&[from, ref message @ ..], waiter) = (bytes, Waiter(step as u64)) else { return };
         let number = u32::from(message[4]);

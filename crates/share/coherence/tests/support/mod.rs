@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use forebay_coherence::{Access, Barrier, Effects, Host, HostId, Lock, Message, Minipage, Waiter};
+use forebay_coherence::{
+    Access, Barrier, Effects, Host, HostId, Lock, Message, Minipage, Neighbours, Waiter,
+};
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +27,8 @@ pub enum Op {
     BrokenBarrier(u32),
     /// A minipage that this host adds alone, which is taken from then on.
     Add(u32),
+    /// The same of this and the next one, which are neighbours.
+    AddBoth(u32),
     /// One that some host has added: another thread has told this one.
     ReadAdded(u32),
     WriteAdded(u32),
@@ -49,12 +53,13 @@ enum Thread {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct InFlight {
     from: HostId,
     to: HostId,
     message: Message,
-    contents: Option<u8>,
+    /// Of each minipage that comes with it.
+    contents: Vec<u8>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,6 +81,8 @@ pub struct World {
     added: BTreeSet<u32>,
     /// Those of them that are not free.
     taken: BTreeSet<u32>,
+    /// The first of two that were added together.
+    both: Option<u32>,
 }
 
 /// What can happen next.
@@ -89,6 +96,8 @@ pub enum Step {
 struct Wanted<'a> {
     me: HostId,
     memory: &'a [u8],
+    /// The first of two neighbours.
+    both: Option<u32>,
     taken: &'a mut BTreeSet<u32>,
     sent: Vec<InFlight>,
     woken: Vec<(Waiter, bool)>,
@@ -97,8 +106,10 @@ struct Wanted<'a> {
 impl Effects for Wanted<'_> {
     fn send(&mut self, to: HostId, message: Message) {
         let contents = match message {
-            Message::Contents { minipage, .. } => Some(self.memory[minipage.index()]),
-            _ => None,
+            Message::Contents { minipage, more, .. } => {
+                self.memory[minipage.index()..][..1 + usize::from(more)].to_vec()
+            }
+            _ => vec![],
         };
         self.sent.push(InFlight { from: self.me, to, message, contents });
     }
@@ -114,8 +125,14 @@ impl Effects for Wanted<'_> {
     }
 
     fn add(&mut self, first: Minipage, what: u32) {
-        assert_eq!(what, WHAT);
-        self.taken.insert(first.0);
+        self.taken.extend(first.0..first.0 + what);
+    }
+
+    fn neighbours(&self, minipage: Minipage) -> Option<Neighbours> {
+        let first = self.both.filter(|first| (*first..*first + 2).contains(&minipage.0))?;
+        let is_taken = |minipage| u64::from(self.taken.contains(&minipage));
+        let used = is_taken(first) | is_taken(first + 1) << 1;
+        Some(Neighbours { first: Minipage(first), used: [used, 0, 0, 0], kind: 2 })
     }
 
     fn free(&mut self, minipage: Minipage) -> bool {
@@ -123,9 +140,8 @@ impl Effects for Wanted<'_> {
     }
 }
 
-/// What is said of minipages that a host adds alone; how many there can be.
-const WHAT: u32 = 7;
-const ROOM: u32 = 2;
+/// How many minipages hosts can add alone. What is said of some is how many they are.
+const ROOM: u32 = 4;
 
 impl World {
     /// Hosts with one thread each, and so many minipages that all add. Even minipages are owned by their managers, odd ones are shared at first.
@@ -165,6 +181,7 @@ impl World {
             inside: BTreeSet::new(),
             added: BTreeSet::new(),
             taken: BTreeSet::new(),
+            both: None,
         }
     }
 
@@ -195,6 +212,12 @@ impl World {
             && self.hosts.iter().all(Host::is_calm)
     }
 
+    /// Whether contents of neighbours are under way together.
+    #[allow(dead_code, reason = "each test uses a part")]
+    pub fn has_company(&self) -> bool {
+        self.network.iter().any(|in_flight| in_flight.contents.len() > 1)
+    }
+
     /// Lets it happen, and looks whether all is as it should be.
     pub fn take(&mut self, step: Step) {
         match step {
@@ -209,7 +232,10 @@ impl World {
 
     fn deliver(&mut self, index: usize) {
         let InFlight { from, to, message, contents } = self.network.remove(index);
-        if let (Message::Contents { minipage, .. }, Some(contents)) = (message, contents) {
+        for (single, contents) in message.singles().zip(contents) {
+            let Message::Contents { minipage, .. } = single else {
+                unreachable!("no contents go with {single:?}")
+            };
             assert_ne!(
                 self.hosts[to.index()].access(minipage),
                 Access::Write,
@@ -230,10 +256,12 @@ impl World {
                 _ => assert_eq!(agreed, !matches!(op, Op::BrokenBarrier(_) | Op::FreeAgain(_)), "{op:?}"),
             }
             match op {
-                Op::Add(minipage) => {
-                    let known = |host: &Host| host.knows(Minipage(minipage));
-                    assert!(self.hosts.iter().all(known), "minipage {minipage} is not known to all");
-                    self.added.insert(minipage);
+                Op::Add(first) | Op::AddBoth(first) => {
+                    for minipage in first..=first + u32::from(matches!(op, Op::AddBoth(_))) {
+                        let known = |host: &Host| host.knows(Minipage(minipage));
+                        assert!(self.hosts.iter().all(known), "minipage {minipage} is not known to all");
+                        self.added.insert(minipage);
+                    }
                 }
                 Op::Read(minipage)
                 | Op::Write(minipage)
@@ -265,8 +293,14 @@ impl World {
                 });
             }
             Op::Add(minipage) => self.wait(thread, |machine, effects| {
-                machine.add_alone(Minipage(minipage), 1, WHAT, waiter, effects);
+                machine.add_alone(Minipage(minipage), 1, 1, waiter, effects);
             }),
+            Op::AddBoth(minipage) => {
+                self.both = Some(minipage);
+                self.wait(thread, |machine, effects| {
+                    machine.add_alone(Minipage(minipage), 2, 2, waiter, effects)
+                });
+            }
             Op::Free(minipage) | Op::FreeAgain(minipage) => self.wait(thread, |machine, effects| {
                 machine.free(Minipage(minipage), waiter, effects);
             }),
@@ -312,6 +346,7 @@ impl World {
             Op::TakeAgain(minipage) => {
                 self.programs[thread].pop();
                 assert!(self.taken.insert(minipage));
+                self.with(host, |machine, effects| machine.renew(Minipage(minipage), effects));
             }
         }
     }
@@ -338,7 +373,7 @@ impl World {
 
     fn with(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Wanted<'_>)) {
         let (me, memory, taken) = (HostId(host as u16), &self.memories[host], &mut self.taken);
-        let mut wanted = Wanted { me, memory, taken, sent: vec![], woken: vec![] };
+        let mut wanted = Wanted { me, memory, both: self.both, taken, sent: vec![], woken: vec![] };
         act(&mut self.hosts[host], &mut wanted);
         let Wanted { sent, woken, .. } = wanted;
         for (Waiter(thread), agreed) in woken {

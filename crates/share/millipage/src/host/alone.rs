@@ -21,7 +21,8 @@ impl Host {
     /// valid on all hosts where their memory is mapped at the same place; tell it to them by memory that they know. Any host frees
     /// it by [`Host::free`].
     ///
-    /// As many small ones as there are views share a page. The memory for these is apart from that of [`Host::rows`] and as large.
+    /// As many small ones as there are views share a page. Between machines they are fetched together while the same machine uses them,
+    /// and apart where machines use different ones. The memory for these is apart from that of [`Host::rows`] and as large.
     ///
     /// # Errors
     /// There is no room, or a host is lost.
@@ -31,6 +32,11 @@ impl Host {
         let Taken { place, was_used } = self.shared.take(bytes)?;
         let address = self.shared.memory().views().address(place.view, place.offset);
         if was_used {
+            if let (Some(between), Some(minipage)) =
+                (self.shared.between(), self.shared.memory().minipage(address))
+            {
+                between.tell(self.shared, Request::Renew(Minipage(minipage)));
+            }
             fill_with_zeros(Row::new(self.shared, address as *mut u8, bytes));
         }
         Ok(Row::new(self.shared, address as *mut T, columns))

@@ -232,10 +232,19 @@ impl Host {
     /// # Errors
     /// There are none, or they are not all allocated there.
     pub fn bytes_at(&self, address: usize, bytes: usize) -> Result<Row<u8>, Error> {
-        self.shared
-            .memory()
-            .is_allocated(address, bytes)
-            .then(|| Row::new(self.shared, address as *mut u8, bytes))
+        self.row_at(address, bytes)
+    }
+
+    /// The same of elements: a row, or part of one, by the address of its first element.
+    ///
+    /// # Errors
+    /// As for [`Host::bytes_at`], or the address is none of such an element.
+    pub fn row_at<T: Pod>(&self, address: usize, columns: usize) -> Result<Row<T>, Error> {
+        let bytes = columns.saturating_mul(size_of::<T>());
+        let is_there =
+            address.is_multiple_of(align_of::<T>()) && self.shared.memory().is_allocated(address, bytes);
+        is_there
+            .then(|| Row::new(self.shared, address as *mut T, columns))
             .ok_or(Error::Foreign { address, bytes })
     }
 

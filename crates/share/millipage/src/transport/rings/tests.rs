@@ -96,14 +96,14 @@ fn contents_of_all_sizes_are_the_senders() {
     one.fill(value);
     for bytes in [1, 63, PAGE_BYTES, PAGE_BYTES + 1, BYTES] {
         other.fill(|_| 0);
-        let contents = Message::Contents { minipage: Minipage(bytes as u32), want: Want::Read };
+        let contents = Message::Contents { minipage: Minipage(bytes as u32), want: Want::Read, more: 0 };
         one.say(1, contents);
         assert_eq!(other.take().unwrap(), 1);
         assert_eq!(std::mem::take(&mut other.taken), [(HostId(0), contents)]);
         let same = |offset| other.byte(offset) == if offset < bytes { value(offset) } else { 0 };
         assert!((0..BYTES).all(same), "{bytes} bytes");
     }
-    let too_long = Message::Contents { minipage: Minipage(BYTES as u32 + 1), want: Want::Read };
+    let too_long = Message::Contents { minipage: Minipage(BYTES as u32 + 1), want: Want::Read, more: 0 };
     one.say(1, too_long);
     assert!(matches!(other.take(), Err(Error::Garbled)));
     assert!(other.taken.is_empty());
@@ -180,7 +180,8 @@ fn room_that_is_made_wakes_a_host_that_waits_for_it() {
 
 #[test]
 fn what_is_said_is_heard_and_anything_else_is_an_error() {
-    let forward = Message::Forward { minipage: Minipage(9), want: Want::Write, requester: HostId(2) };
+    let forward =
+        Message::Forward { minipage: Minipage(9), want: Want::Write, requester: HostId(2), more: 3 };
     for said in [Said::Here, Said::Lost(HostId(2)), Said::Message(acquire(7)), Said::Message(forward)] {
         assert_eq!(from_words(to_words(said), 3), Some(said));
         let is_about_a_host = [Said::Lost(HostId(2)), Said::Message(forward)].contains(&said);

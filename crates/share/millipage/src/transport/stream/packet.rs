@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let forward = Message::Forward { minipage: Minipage(9), want: Want::Write, requester: HostId(2) };
+        let forward =
+            Message::Forward { minipage: Minipage(9), want: Want::Write, requester: HostId(2), more: 3 };
         let firsts =
             [Said::Here, Said::Lost(HostId(1)), Said::Message(Message::Leaving), Said::Message(forward)];
         let packets = firsts.map(|said| Packet::First(said, 70_000)).into_iter().chain([Packet::More]);

@@ -17,7 +17,7 @@ use crate::{
     transport::{Transport, liveness, watched::Watched},
 };
 
-const CONTENTS: Message = Message::Contents { minipage: Minipage(1), want: Want::Read };
+const CONTENTS: Message = Message::Contents { minipage: Minipage(1), want: Want::Read, more: 0 };
 /// For whatever takes milliseconds on a machine that has nothing else to do.
 const LIMIT: Duration = Duration::from_secs(60);
 
