@@ -91,8 +91,8 @@ pub(crate) enum Carriage {
     },
     /// In pages of Ogg, with headers and pages of others between them.
     Pages {
-        /// Which pages.
-        serial: u32,
+        /// From where in the file on it is which pages, in the order of the file.
+        serials: Vec<(u64, u32)>,
         /// Where pages begin that come amid a packet of any track.
         #[serde(skip)]
         runs: Arc<[u64]>,
@@ -112,7 +112,7 @@ impl Carriage {
             Self::Packets { pid, moved, stride, .. } => {
                 Self::Packets { pid, moved, stride, runs: runs.clone() }
             }
-            Self::Pages { serial, .. } => Self::Pages { serial, runs: runs.clone() },
+            Self::Pages { serials, .. } => Self::Pages { serials, runs: runs.clone() },
             other => other,
         }
     }
@@ -309,7 +309,7 @@ impl Track {
                 let first = u64::from(*stride) - (at - run) % u64::from((*stride).max(1));
                 Packing::Packets { pid, stride: *stride, first: first as u8 }
             }
-            Carriage::Pages { serial, runs } => ogg::packing(*serial, runs, at),
+            Carriage::Pages { serials, runs } => ogg::packing(serials, runs, at),
         }
     }
 

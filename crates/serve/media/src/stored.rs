@@ -19,7 +19,7 @@ use crate::media::{Carriage, Found, Media, Track};
 use crate::time::TimeBase;
 
 /// Another one whenever the header, a codec, a format or an index is written otherwise.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -109,8 +109,9 @@ mod tests {
         let stripped = Carriage::Stripped { begin: vec![11, 119] };
         let packets =
             Carriage::Packets { pid: 256, moved: vec![(900, 257)], stride: 192, runs: [4, 900].into() };
+        let pages = Carriage::Pages { serials: vec![(58, 9)], runs: [4, 900].into() };
         let media = Media {
-            tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, described, stripped, packets]
+            tracks: [Carriage::Whole, Carriage::Reversed { bytes: 2 }, described, stripped, packets, pages]
                 .map(track)
                 .into(),
             left_out: vec!["text".to_owned()],
@@ -129,12 +130,13 @@ mod tests {
             r#"{"Described":{"sets":[[1]],"places":[[7,0]]}}"#,
             r#"{"Stripped":{"begin":[11,119]}}"#,
             r#"{"Packets":{"pid":256,"moved":[[900,257]],"stride":192}}"#,
+            r#"{"Pages":{"serials":[[58,9]]}}"#,
         ];
         let tracks = tracks.map(track).join(",");
         let header = format!(
             r#"{{"tracks":[{tracks}],"runs":[4,900],"left_out":["text"],"recorded_ns":9,"is_final":true}}"#
         );
-        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 15])), (4, header.into()));
-        assert_eq!(bytes[bytes.len() - 15..], [3, 8, 8].repeat(5));
+        assert_eq!((VERSION, String::from_utf8_lossy(&bytes[12..bytes.len() - 18])), (5, header.into()));
+        assert_eq!(bytes[bytes.len() - 18..], [3, 8, 8].repeat(6));
     }
 }

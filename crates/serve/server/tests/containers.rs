@@ -112,3 +112,33 @@ fn the_streams_of_transport_streams_are_tracks() {
         all_at_their_times,
     );
 }
+
+#[test]
+fn recordings_of_ogg_that_follow_each_other_come_as_one() {
+    let Some(folder) = Folder::new("recordings_of_ogg_that_follow_each_other_come_as_one") else { return };
+    let server = Server::start(folder.root());
+    for codec in ["libopus", "libvorbis"] {
+        let files = [1, 2].map(|number| {
+            let options =
+                format!("-map 1:a -c:a {codec} -ac 2 -metadata title={number} -serial_offset {number}");
+            folder.encode(number, &options, &format!("{codec}-{number}.ogg"))
+        });
+        let chain: Vec<u8> = files.iter().flat_map(|file| std::fs::read(file).expect("a file")).collect();
+        let name = format!("{codec}.ogg");
+        folder.put(&name, chain);
+        let expected: Vec<Packet> =
+            files.iter().flat_map(|file| packets(&format!("-i {}", file.display()), "")).collect();
+        for transport in ["tcp", "udp"] {
+            undropped(|| {
+                let got = packets(&format!("-rtsp_transport {transport} -i {}", server.url(&name)), "");
+                all(&format!("{name} over {transport}"), &expected, &got);
+                let times: Vec<f64> = got.iter().filter_map(|packet| packet.seconds).collect();
+                let lasts = times.last().zip(times.first()).map_or(0.0, |(last, first)| last - first);
+                assert!(
+                    times.is_sorted() && (2.9..3.1).contains(&lasts),
+                    "{name} over {transport}: {times:?}"
+                );
+            });
+        }
+    }
+}

@@ -30,16 +30,20 @@ pub(super) struct Headers {
 
 /// What all headers together tell.
 pub(super) enum Taken {
-    Served {
-        codec: Codec,
-        format: Format,
-        /// How much of the beginning is there to be decoded only, in ticks.
-        lead_in: i64,
-        /// Ticks per second.
-        rate: u32,
-        lasting: Lasting,
-    },
+    Served(Served, Lasting),
     Other(String),
+}
+
+/// A stream that can be served.
+pub(super) struct Served {
+    pub codec: Codec,
+    pub format: Format,
+    /// Ticks per second.
+    pub rate: u32,
+    /// What a decoder knows of the stream that goes on with another one of the same.
+    pub key: Vec<u8>,
+    /// What it is called.
+    pub name: String,
 }
 
 impl Headers {
@@ -78,8 +82,11 @@ impl Headers {
         let head = self.packets.first()?;
         let (channels, lead_in) = (*head.get(9)?, u16::from_le_bytes([*head.get(10)?, *head.get(11)?]));
         let (codec, format) = sound::opus(channels, sound::opus_streams(head))?;
-        let lasting = Lasting::Opus;
-        Some(Taken::Served { codec, format, lead_in: lead_in.into(), rate: 48_000, lasting })
+        // Channels, and how they are mapped to streams (RFC 7845, section 5.1).
+        let key = [&[channels], head.get(18..)?].concat();
+        let name = format!("Opus of {channels} channels");
+        let served = Served { codec, format, rate: 48_000, key, name };
+        Some(Taken::Served(served, Lasting::Opus { lead_in: lead_in.into() }))
     }
 
     fn vorbis(&self, lasting: VorbisLasting) -> Option<Taken> {
@@ -91,7 +98,11 @@ impl Headers {
         laced.extend(self.packets.concat());
         let (codec, format) = vorbis::codec(&laced)?;
         let rate = codec.clock_rate();
-        Some(Taken::Served { codec, format, lead_in: 0, rate, lasting: Lasting::Vorbis(lasting) })
+        let [identification, _, set_up] = self.packets.as_slice() else { return None };
+        // Version, channels, rate, and the lengths of windows; rates in bits are only told (Vorbis I, section 4.2.2).
+        let key = [identification.get(7..16)?, identification.get(28..)?, set_up].concat();
+        let name = format!("Vorbis of {} channels at {rate} Hz", identification[11]);
+        Some(Taken::Served(Served { codec, format, rate, key, name }, Lasting::Vorbis(lasting)))
     }
 }
 
@@ -101,7 +112,10 @@ fn unreadable(name: &str) -> Taken {
 
 /// How long packets last.
 pub(super) enum Lasting {
-    Opus,
+    Opus {
+        /// How much of the beginning is there to be decoded only, in ticks.
+        lead_in: i64,
+    },
     Vorbis(VorbisLasting),
 }
 
@@ -109,7 +123,7 @@ impl Lasting {
     /// By the first bytes of the next packet.
     pub fn of(&mut self, begin: &[u8]) -> i64 {
         match self {
-            Self::Opus => opus_ticks(begin),
+            Self::Opus { .. } => opus_ticks(begin),
             Self::Vorbis(lasting) => lasting.of(begin),
         }
     }
@@ -117,8 +131,16 @@ impl Lasting {
     /// When a stream begins whose first packet lasts for so long.
     pub fn beginning(&self, first: i64) -> i64 {
         match self {
-            Self::Opus => 0,
+            Self::Opus { .. } => 0,
             Self::Vorbis(_) => -first,
+        }
+    }
+
+    /// How long after the first packet, which lasts for so long, something is heard.
+    pub fn lead_in(&self, first: i64) -> i64 {
+        match self {
+            Self::Opus { lead_in } => *lead_in,
+            Self::Vorbis(_) => first,
         }
     }
 }

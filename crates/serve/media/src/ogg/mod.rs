@@ -6,7 +6,11 @@
 //! ```
 //!
 //! A page tells the time at its end. How long each packet lasts is in its first byte, so the times of its packets follow.
+//!
+//! Recordings may follow each other in a *chain*, each with streams and times of its own. Their streams go on in the tracks of the first
+//! recording that has some.
 
+mod chain;
 mod checksum;
 mod headers;
 
@@ -15,13 +19,13 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use crate::error::{Error, Result};
-use crate::index::{Builder, Entry, samples_max};
-use crate::media::{Carriage, Found, Track};
+use crate::index::samples_max;
+use crate::media::Found;
 use crate::packing::{OggPage, Packing};
 use crate::source::Source;
-use crate::time::TimeBase;
+use chain::Chain;
 pub(crate) use headers::opus_ticks;
-use headers::{Headers, Lasting, Taken};
+use headers::{Headers, Lasting};
 
 /// More than any film has.
 const STREAMS_MAX: usize = 64;
@@ -29,9 +33,9 @@ const STREAMS_MAX: usize = 64;
 const GARBAGE_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) fn read(source: &mut Source) -> Result<Found> {
-    let mut pass = Pass { streams: Vec::new(), runs: Vec::new(), samples_left: samples_max(source.bytes()) };
+    let samples_left = samples_max(source.bytes());
+    let mut pass = Pass { streams: Vec::new(), chain: Chain::new(samples_left), runs: Vec::new() };
     let (mut at, mut garbage) = (0, 0);
-    let mut left_out = None;
     while at < source.bytes() {
         let page = OggPage::parse(source.up_to(at, OggPage::HEADER_BYTES_MAX)?);
         let bytes = page.as_ref().map_or(0, |page| page.header_bytes() + page.content_bytes());
@@ -50,14 +54,13 @@ pub(crate) fn read(source: &mut Source) -> Result<Found> {
             continue;
         };
         let end = at + bytes as u64;
-        if page.flags & OggPage::BEGINS != 0 && pass.has_samples() {
-            left_out = Some("the recordings that follow the first one".to_owned());
-            break;
+        if page.flags & OggPage::BEGINS != 0 && pass.streams.iter().any(|stream| stream.has_packets) {
+            pass.begin_recording();
         }
         pass.take(source, &page, at, end)?;
         at = end;
     }
-    pass.found(left_out)
+    Ok(pass.found())
 }
 
 /// How many bytes there are from a place to where the next page may begin.
@@ -67,23 +70,28 @@ fn to_next_page(source: &mut Source, at: u64) -> Result<u64> {
     Ok(1 + memmem::find(bytes, b"OggS").unwrap_or(bytes.len().saturating_sub(3)) as u64)
 }
 
-/// How a packet lies that begins at a place.
-pub(crate) fn packing(serial: u32, runs: &[u64], at: u64) -> Packing {
+/// How a packet lies that begins at a place: in pages of these serial numbers, each from some place in the file on.
+pub(crate) fn packing(serials: &[(u64, u32)], runs: &[u64], at: u64) -> Packing {
+    let moves = serials.partition_point(|(from, _)| *from <= at);
+    let serial = serials[..moves].last().map_or(0, |(_, serial)| *serial);
     let next = runs.get(runs.partition_point(|run| *run < at)).map(|run| run - at);
     Packing::Pages { serial, first: next.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(u32::MAX) }
 }
 
 struct Pass {
+    /// Those of the recording at hand.
     streams: Vec<Stream>,
+    chain: Chain,
     /// Where pages begin that come amid a packet.
     runs: Vec<u64>,
-    samples_left: u64,
 }
 
 /// A logical stream while its packets are being found.
 struct Stream {
     serial: u32,
     kind: Kind,
+    /// Whether packets have come behind its headers.
+    has_packets: bool,
     /// The number of its next page.
     next_page: u32,
     /// Where the packet begins that the last page has not ended.
@@ -92,14 +100,18 @@ struct Stream {
     has_gap: bool,
     /// When the next packet is due, if that is known.
     time: Option<i64>,
-    last_step: Option<i64>,
-    builder: Builder,
 }
 
 enum Kind {
     /// Its first packets are to come yet.
     Begun(Headers),
-    Known(Taken),
+    /// It goes on in a track.
+    Served {
+        track: usize,
+        has_begun: bool,
+        lasting: Lasting,
+    },
+    LeftOut,
 }
 
 /// A packet that ends in the page at hand.
@@ -109,8 +121,10 @@ struct Packet {
 }
 
 impl Pass {
-    fn has_samples(&self) -> bool {
-        self.streams.iter().any(|stream| !stream.builder.is_empty())
+    /// Another recording follows.
+    fn begin_recording(&mut self) {
+        self.streams.clear();
+        self.chain.begin_recording();
     }
 
     fn take(&mut self, source: &mut Source, page: &OggPage, at: u64, end: u64) -> Result<()> {
@@ -126,34 +140,21 @@ impl Pass {
         let packets = stream.packets(page, at);
         if stream.begun.is_some() {
             // Pages without a packet count as packets, so that there is a limit to them.
-            let left = self.samples_left.checked_sub(1);
-            self.samples_left = left.ok_or(Error::Damaged("it has more pages than a recording has"))?;
+            let left = self.chain.samples_left.checked_sub(1);
+            self.chain.samples_left = left.ok_or(Error::Damaged("it has more pages than a recording has"))?;
             self.runs.push(end);
         }
-        stream.take(source, page, &packets, &self.runs, &mut self.samples_left)
+        stream.take(source, page, &packets, &self.runs, &mut self.chain)
     }
 
-    fn found(self, left_out: Option<String>) -> Result<Found> {
-        let mut found = Found { left_out: left_out.into_iter().collect(), ..Found::default() };
-        let runs: Arc<[u64]> = self.runs.into();
-        for stream in self.streams {
-            match stream.kind {
-                Kind::Known(Taken::Served { codec, format, lead_in, rate, lasting }) => {
-                    let index = stream.builder.finish(stream.last_step);
-                    let (Some(mut index), Some(time_base)) = (index, TimeBase::per_second(rate)) else {
-                        continue;
-                    };
-                    // The first packet of Vorbis gives no sound, and no decoder begins with the second one.
-                    let is_vorbis = matches!(lasting, Lasting::Vorbis(_));
-                    index.shift(if is_vorbis { -index.begin().min(0) } else { -lead_in });
-                    let carriage = Carriage::Pages { serial: stream.serial, runs: runs.clone() };
-                    found.tracks.push(Track::new(codec, format, None, time_base, index).carried(carriage));
-                }
-                Kind::Known(Taken::Other(phrase)) => found.left_out.push(phrase),
-                Kind::Begun(_) => found.left_out.push("a stream whose headers are not complete".to_owned()),
-            }
+    fn found(mut self) -> Found {
+        if self.streams.iter().any(|stream| matches!(stream.kind, Kind::Begun(_))) {
+            self.chain.leave_out("a stream whose headers are not complete");
         }
-        Ok(found)
+        let runs: Arc<[u64]> = self.runs.into();
+        let (links, left_out) = self.chain.end();
+        let tracks = links.into_iter().filter_map(|link| link.end(&runs)).collect();
+        Found { tracks, left_out, ..Found::default() }
     }
 }
 
@@ -162,12 +163,11 @@ impl Stream {
         Self {
             serial: page.serial,
             kind: Kind::Begun(Headers::default()),
+            has_packets: false,
             next_page: page.number,
             begun: None,
             has_gap: false,
             time: None,
-            last_step: None,
-            builder: Builder::default(),
         }
     }
 
@@ -202,18 +202,18 @@ impl Stream {
         page: &OggPage,
         packets: &[Packet],
         runs: &[u64],
-        samples_left: &mut u64,
+        chain: &mut Chain,
     ) -> Result<()> {
         let mut packets = packets.iter();
         while let Kind::Begun(headers) = &mut self.kind {
             let Some(packet) = packets.next() else { return Ok(()) };
-            if let Some(taken) =
-                headers.take(source, packing(self.serial, runs, packet.at), packet.at..packet.end)?
-            {
-                self.kind = Kind::Known(taken);
+            let packing = packing(&[(0, self.serial)], runs, packet.at);
+            if let Some(taken) = headers.take(source, packing, packet.at..packet.end)? {
+                self.kind = chain.join(taken, packet.end, self.serial);
             }
         }
-        let Kind::Known(Taken::Served { lasting, .. }) = &mut self.kind else { return Ok(()) };
+        self.has_packets |= packets.len() > 0;
+        let Kind::Served { track, has_begun, lasting } = &mut self.kind else { return Ok(()) };
         let mut steps = Vec::new();
         for packet in packets.clone() {
             steps.push(lasting.of(source.up_to(packet.at, 2)?));
@@ -230,14 +230,13 @@ impl Stream {
             _ => page.granule.saturating_sub(all),
         };
         for (packet, step) in packets.zip(steps) {
-            let bytes = u32::try_from(packet.end - packet.at)
-                .map_err(|_| Error::Damaged("a packet is larger than 4 GiB"))?;
-            let decode = time.max(self.builder.last_decode());
-            let entry = Entry { at: packet.at, bytes, decode, presentation: decode, is_sync: true };
-            self.builder.push(entry, samples_left)?;
-            time = time.saturating_add(step);
-            let end = if is_last && page.granule >= 0 { time.min(page.granule) } else { time };
-            self.last_step = Some(end.saturating_sub(decode).max(0));
+            if !std::mem::replace(has_begun, true) {
+                chain.begin(*track, time.saturating_add(lasting.lead_in(step)));
+            }
+            let end = time.saturating_add(step);
+            let told = if is_last && page.granule >= 0 { end.min(page.granule) } else { end };
+            chain.push(*track, packet.at..packet.end, time..told)?;
+            time = end;
             self.time = Some(time);
         }
         Ok(())

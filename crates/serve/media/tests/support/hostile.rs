@@ -58,7 +58,12 @@ pub fn more_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
     let read = |(name, options): (&'static str, String)| {
         (name, std::fs::read(folder.encode(2, &options, name)).expect("a file"))
     };
-    sources.into_iter().map(read).collect()
+    let mut files: Vec<_> = sources.into_iter().map(read).collect();
+    // A chain: one that is coded otherwise stands between two that are alike.
+    let [vorbis, opus] = ["-c:a libvorbis -t 0.5", "-c:a libopus -t 0.2"]
+        .map(|options| read(("link.ogg", format!("-vn {options} -fflags +bitexact"))).1);
+    files.push(("chain.ogg", [&vorbis[..], &opus, &vorbis].concat()));
+    files
 }
 
 /// An MP4 file of less than 300 bytes whose table tells of so many samples, of so many bytes each.
