@@ -5,7 +5,8 @@ use std::sync::Arc;
 use forebay_media::{Media, Stage, Track};
 use forebay_rtsp::presentation::Codec;
 use forebay_rtsp::range::SECOND_NS;
-use forebay_streaming::program::{Playlist, Program, is_video};
+use forebay_streaming::playlist::Playlist;
+use forebay_streaming::program::{Program, is_video};
 
 use crate::segment::{Segment, first_decode_ns, program};
 use crate::shape::Shape;
@@ -95,17 +96,18 @@ impl Film {
         playlist: &Arc<Playlist>,
         mut first_sample: impl FnMut(usize) -> Option<Vec<u8>>,
     ) -> Result<Self, Unplayable> {
-        let duration_ns = playlist.duration_ns().ok_or(Unplayable::Endless)?;
+        if playlist.is_endless() {
+            return Err(Unplayable::Endless);
+        }
         let mut tracks = Vec::new();
-        for (number, track) in playlist.items()[0].tracks().iter().enumerate() {
+        for (number, track) in playlist.first().tracks().iter().enumerate() {
             let needs_sample = Shape::needs_sample(&track.codec);
             let sample = needs_sample.then(|| first_sample(number)).flatten().unwrap_or_default();
             if let Some(shape) = Shape::of(&track.codec, &sample) {
                 tracks.push(FilmTrack { number, shape, language: track.language.clone() });
             }
         }
-        let pictures =
-            tracks.iter().find(|track| is_video(&playlist.items()[0].tracks()[track.number].codec));
+        let pictures = tracks.iter().find(|track| is_video(&playlist.first().tracks()[track.number].codec));
         let leading = pictures.or(tracks.first()).ok_or(Unplayable::Codecs)?.number;
         let all: Vec<usize> = tracks.iter().map(|track| track.number).collect();
         let start_ns = playlist.start_ns();
@@ -116,7 +118,8 @@ impl Film {
         let edge = playlist.latest().map(|(media, _)| Edge { media, rest, at_ns: start_ns });
         // How long a recording becomes is not known.
         let is_whole = playlist.latest().is_none_or(|(_, stage)| stage == Stage::Over);
-        let least_ns = if is_whole { SEGMENT_NS.max(duration_ns / SEGMENTS) } else { SEGMENT_NS };
+        let duration_ns = playlist.duration_ns().filter(|_| is_whole).unwrap_or_default();
+        let least_ns = SEGMENT_NS.max(duration_ns / SEGMENTS);
         let cuts_ns = vec![start_ns];
         let look_ns = start_ns.saturating_add(least_ns + REST_NS);
         let playlist = playlist.clone();
@@ -288,7 +291,7 @@ impl Film {
     }
 
     pub(crate) fn media_track(&self, number: usize) -> &Track {
-        &self.playlist.items()[0].tracks()[number]
+        &self.playlist.first().tracks()[number]
     }
 
     pub(crate) fn codec(&self, track: &FilmTrack) -> &Codec {
@@ -318,7 +321,7 @@ mod tests {
         let path = folder.encode(20, one_key_frame, "a.mkv");
         let media = || Arc::new(Media::open(&path).expect("a film"));
         let growing = Arc::new(Growing::new(media(), Stage::Following, None));
-        let playlist = Arc::new(Playlist::growing(growing.clone()).expect("a playlist"));
+        let playlist = Arc::new(Playlist::new(vec![growing.clone().into()], false).expect("a playlist"));
         let film = Film::new(&playlist, |_| None).expect("a film");
         let at_ns = film.edge.as_ref().expect("it is being recorded").at_ns;
         assert!(film.cuts_ns.len() == 1 && at_ns > 19 * SECOND_NS, "{:?} {at_ns}", film.cuts_ns);

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_rtsp::replay::Frames;
-use forebay_streaming::program::{Choice, Planned, Playlist, Program};
+use forebay_streaming::playlist::Playlist;
+use forebay_streaming::program::{Choice, Planned, Program};
 
 /// Samples within which each track has its first one. A track that begins later has none in this segment.
 const FIRST_WITHIN: usize = 4096;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use forebay_hls::{Film, Reload};
 use forebay_media::Media;
-use forebay_streaming::program::Playlist;
+use forebay_streaming::playlist::Playlist;
 use forebay_testkit::films::{Folder, H264};
 
 fn film(folder: &Folder, options: &str) -> Film {
     let path = folder.encode(10, options, "a.mp4");
     let media = Arc::new(Media::open(&path).expect("a file"));
-    let playlist = Arc::new(Playlist::new(vec![media], false).expect("a playlist"));
+    let playlist = Arc::new(Playlist::new(vec![media.into()], false).expect("a playlist"));
     Film::new(&playlist, |_| None).expect("a film")
 }
 

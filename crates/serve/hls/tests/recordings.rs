@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use forebay_hls::{Film, Presence, Reload, Segment};
 use forebay_media::{Growing, Media, ReadAt, Reading, Stage, Streams};
-use forebay_streaming::program::Playlist;
+use forebay_streaming::playlist::Playlist;
 use forebay_testkit::films::{Folder, H264};
 
 /// A file of which only the beginning has been written.
@@ -77,7 +77,8 @@ fn follow(name: &str, options: &str, tracks: &[usize]) {
         let next = match (&film, &growing) {
             (Some(film), _) => film.grown().expect("there is more of it"),
             (None, Some(growing)) => {
-                let playlist = Arc::new(Playlist::growing(growing.clone()).expect("a playlist"));
+                let playlist =
+                    Arc::new(Playlist::new(vec![growing.clone().into()], false).expect("a playlist"));
                 Film::new(&playlist, |_| None).expect("a film")
             }
             (None, None) => continue,
@@ -107,7 +108,7 @@ fn follow(name: &str, options: &str, tracks: &[usize]) {
     let film = film.grown().expect("its end is known");
     assert!(!film.may_grow() && film.grown().is_none());
     // It is what it would be if it had been there from the beginning.
-    let at_once = Arc::new(Playlist::new(vec![whole_media], false).expect("a playlist"));
+    let at_once = Arc::new(Playlist::new(vec![whole_media.into()], false).expect("a playlist"));
     let at_once = Film::new(&at_once, |_| None).expect("a film");
     assert_eq!(media(&film, tracks), media(&at_once, tracks));
     let count = film.durations_ns().count();
@@ -156,7 +157,7 @@ fn what_is_far_away_is_not_waited_for_and_what_is_far_behind_is_skipped() {
     let path = folder.encode(90, &format!("{H264} -live 1"), "a.mkv");
     let growing = Growing::new(Arc::new(Media::open(&path).expect("a film")), Stage::Following, None);
     let growing = Arc::new(growing);
-    let playlist = Arc::new(Playlist::growing(growing.clone()).expect("a playlist"));
+    let playlist = Arc::new(Playlist::new(vec![growing.clone().into()], false).expect("a playlist"));
     let film = Film::new(&playlist, |_| None).expect("a film");
     let all = media(&film, &[0]);
     // It was only written a moment ago.

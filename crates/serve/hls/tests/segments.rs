@@ -10,15 +10,16 @@ use forebay_hls::{Film, Piece, Segment, Unplayable};
 use forebay_media::Media;
 use forebay_media::index::Cursor;
 use forebay_streaming::buffer::{Buffer, Part, Scratch};
+use forebay_streaming::playlist::Playlist;
 use forebay_streaming::pool::Pool;
-use forebay_streaming::program::Playlist;
 use forebay_testkit::films::{Folder, H264, H265, ffmpeg};
 
 /// Small, so that segments have several fragments.
 const BUFFER_BYTES: usize = 40_000;
 
 fn film(media: &Arc<Media>, file: &File, start_ns: u64) -> Film {
-    let playlist = Playlist::new(vec![media.clone()], false).and_then(|list| list.within(start_ns, None));
+    let playlist =
+        Playlist::new(vec![media.clone().into()], false).and_then(|list| list.within(start_ns, None));
     let first_sample = |track: usize| {
         let entry = media.tracks()[track].index().next(&mut Cursor::default())?;
         let mut sample = vec![0; entry.bytes as usize];
@@ -232,7 +233,7 @@ fn films_that_browsers_cannot_play_are_refused() {
     let Some(folder) = Folder::new("films_that_browsers_cannot_play_are_refused") else { return };
     let play = |path: &Path, is_endless| {
         let media = Arc::new(Media::open(path).expect("a file"));
-        let playlist = Arc::new(Playlist::new(vec![media], is_endless).expect("a playlist"));
+        let playlist = Arc::new(Playlist::new(vec![media.into()], is_endless).expect("a playlist"));
         Film::new(&playlist, |_| None).map(|film| film.durations_ns().count())
     };
     let other = folder.encode(1, "-c:v mpeg4 -c:a mp2", "a.mp4");

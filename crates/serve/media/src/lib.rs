@@ -59,7 +59,7 @@ pub use error::{Error, Result};
 pub use growing::{Growing, Stage};
 pub use media::{Media, Streams, Track};
 pub use packing::Packing;
-pub use plan::{Plan, Sample};
+pub use plan::{PAUSE_NS, Plan, Sample};
 pub use reading::Reading;
 pub use source::ReadAt;
 pub use time::TimeBase;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use crate::index::{Cursor, Entry};
 use crate::media::{Media, Track};
 use crate::packing::Packing;
+use crate::sound;
 
 /// A track that has had no sample for this long while others had some is not waited for.
-const PAUSE_NS: i64 = 10_000_000_000;
+pub const PAUSE_NS: i64 = 10_000_000_000;
 
 /// A sample to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use forebay_media::{Media, ReadAt, Reading, Stage, Streams};
 use forebay_rtsp::message::Status;
 use forebay_rtsp::presentation::Presentation;
-use forebay_streaming::program::{Playlist, is_video};
+use forebay_streaming::playlist::{Member, Playlist};
+use forebay_streaming::program::is_video;
 use rustix::fs::{Advice, fadvise};
 
 use crate::folders::{Found, Root, Roots};
@@ -86,18 +87,25 @@ pub(crate) struct Failure {
 pub(crate) enum Begun {
     /// Turn by turn.
     Pass(Box<Pass>),
-    /// From end to end at once, and so are the files of a list.
+    /// From end to end at once.
     Whole,
     /// Not at all: it has been read.
     Known,
 }
 
 /// Why a file is not open.
-#[derive(Debug)]
 pub(crate) enum NotOpened {
     /// It takes longer than there was patience for.
-    TakesLong,
+    TakesLong(Lacking),
     Because(Failure),
+}
+
+/// What is to be read before what a URL leads to can be played.
+pub(crate) struct Lacking {
+    /// The file: the one of the URL, or one of a list.
+    pub path: String,
+    /// What has been found of this and other files, and is to be kept until then.
+    pub held: Vec<Arc<Indexed>>,
 }
 
 impl From<Failure> for NotOpened {
@@ -146,23 +154,25 @@ impl Catalog {
     /// Reads files for as long as that takes.
     #[cfg(test)]
     pub fn open(&self, path: &str, query: &str) -> Result<Arc<Opened>, Failure> {
-        self.open_within(path, query, Extent::Whole, Patience::Endless).map_err(|not_opened| match not_opened
-        {
-            NotOpened::Because(failure) => failure,
-            NotOpened::TakesLong => unreachable!("patience has no end"),
+        self.open_within(path, query, Extent::Whole, Patience::Endless, &[]).map_err(|not_opened| {
+            match not_opened {
+                NotOpened::Because(failure) => failure,
+                NotOpened::TakesLong(_) => unreachable!("patience has no end"),
+            }
         })
     }
 
-    /// Reads files, as far as there is patience for.
+    /// Reads files, as far as there is patience for, and as they are not among those that are held.
     pub fn open_within(
         &self,
         path: &str,
         query: &str,
         extent: Extent,
         patience: Patience,
+        held: &[Arc<Indexed>],
     ) -> Result<Arc<Opened>, NotOpened> {
         let options = Options::parse(query)?;
-        let opened = self.open_now(path, options, extent, patience)?;
+        let opened = self.open_now(path, options, extent, patience, held)?;
         let mut all = lock(&self.open);
         let key = (path.to_owned(), options, extent);
         if let Some(known) = all.get(&key).and_then(Weak::upgrade)
@@ -182,37 +192,27 @@ impl Catalog {
         options: Options,
         extent: Extent,
         patience: Patience,
+        held: &[Arc<Indexed>],
     ) -> Result<Arc<Opened>, NotOpened> {
-        let is_playlist = is_playlist(path);
-        let streams = options.streams;
         let found = self.roots().find(path)?;
-        let (files, remark) = if is_playlist {
-            self.playlist(&found, streams, patience)?
-        } else {
-            (vec![self.index(&found, streams, patience)?], None)
+        let index = |found: &Found| {
+            let known = held.iter().find(|file| file.name == found.path);
+            known.map_or_else(|| self.index(found, options.streams, patience), |known| Ok(known.clone()))
         };
-        // Where a round or a part ends has to be known before it is played, with all that comes before its end.
-        let goes_on = !is_playlist && !options.is_endless && options.end_ns.is_none();
-        let is_wanted = |stage| match extent {
-            Extent::Begun => stage < Stage::Over,
-            Extent::Whole => stage == Stage::Following && options.start_ns == 0,
-        };
-        let growing = files[0].growing.clone().filter(|growing| goes_on && is_wanted(growing.stage()));
-        let growing = growing.and_then(|growing| Some((Playlist::growing(growing.clone())?, growing)));
-        let growing = growing.filter(|(playlist, _)| playlist.reaches(options.start_ns));
-        let (playlist, growing) = match growing {
-            Some((playlist, growing)) => (Some(playlist), Some(growing)),
-            None => {
-                let until_ns = options.end_ns.filter(|_| !is_playlist);
-                (Playlist::new(all_of(&files, until_ns)?, options.is_endless), None)
-            }
-        };
+        let (files, remark) =
+            if is_playlist(path) { self.playlist(&found, index)? } else { (vec![index(&found)?], None) };
+        let members = files.iter().map(|file| member(file, extent, &options));
+        let Some(members) = members.collect() else { return Err(takes_long(files)) };
+        let playlist = Playlist::new(members, options.is_endless);
         let playlist = playlist.ok_or_else(|| Failure {
             status: Status::UnsupportedMediaType,
             sentence: format!(
                 "{path}: its files differ in their tracks: encode them alike to play them as one"
             ),
         })?;
+        if !playlist.reaches(options.start_ns) {
+            return Err(takes_long(files));
+        }
         let end_ns = playlist.end_ns();
         let playlist = playlist.within(options.start_ns, options.end_ns).ok_or_else(|| Failure {
             status: Status::BadRequest,
@@ -228,14 +228,11 @@ impl Catalog {
         options.hash(&mut version);
         let title = path.rsplit('/').next().unwrap_or(path).to_owned();
         let origin_ns = playlist.start_ns();
-        let presentation = playlist.items()[0].presentation(title, version.finish() >> 1);
+        let presentation = playlist.first().presentation(title, version.finish() >> 1);
         // Files that follow each other, and rounds, were not recorded so.
         let is_as_recorded = files.len() == 1 && !options.is_endless;
         let presentation = Presentation {
-            duration_ns: growing.map_or_else(
-                || playlist.duration_ns(),
-                |growing| growing.duration_ns().map(|ns| ns.saturating_sub(origin_ns)),
-            ),
+            duration_ns: playlist.duration_ns(),
             recorded_ns: is_as_recorded.then(|| files[0].recorded_ns().saturating_add(origin_ns)),
             ..presentation
         };
@@ -255,8 +252,7 @@ impl Catalog {
     fn playlist(
         &self,
         found: &Found,
-        streams: Streams,
-        patience: Patience,
+        index: impl Fn(&Found) -> Result<Arc<Indexed>, NotOpened>,
     ) -> Result<(Vec<Arc<Indexed>>, Option<String>), NotOpened> {
         let path = &found.path;
         let mut bytes = Vec::new();
@@ -278,7 +274,14 @@ impl Catalog {
                 status: Status::NotFound,
                 sentence: format!("{path}: {shown} lies outside the folder that is served"),
             })?;
-            files.push(self.index(named, streams, patience)?);
+            match index(named) {
+                Ok(file) => files.push(file),
+                // What was found of the files before is not to be found again.
+                Err(NotOpened::TakesLong(Lacking { path, .. })) => {
+                    return Err(NotOpened::TakesLong(Lacking { path, held: files }));
+                }
+                Err(failure) => return Err(failure),
+            }
         }
         if files.is_empty() {
             let sentence = format!("{path}: it names no files: write their paths into it, one a line");
@@ -357,9 +360,6 @@ impl Catalog {
 
     /// Begins a pass through a file, if there is one.
     pub fn begin_pass(&self, path: &str, streams: Streams) -> Result<Begun, Failure> {
-        if is_playlist(path) {
-            return Ok(Begun::Whole);
-        }
         let found = self.roots().find(path)?;
         let file = found.file()?;
         let identity = Identity::of(&file).map_err(|error| unreadable(path, &error))?;
@@ -377,6 +377,18 @@ impl Catalog {
             return Ok(Begun::Whole);
         }
         Ok(Begun::Pass(Box::new(Pass::new(path.to_owned(), file, subject, reading))))
+    }
+
+    /// Reads a file from end to end, unless all of it is known.
+    pub fn read_whole(&self, path: &str, streams: Streams) -> Result<Arc<Indexed>, Failure> {
+        let found = self.roots().find(path)?;
+        self.index(&found, streams, Patience::Endless).map_err(|not_opened| match not_opened {
+            NotOpened::Because(failure) => failure,
+            NotOpened::TakesLong(_) => Failure {
+                status: Status::ServiceUnavailable,
+                sentence: format!("{path}: opening it takes too long"),
+            },
+        })
     }
 
     /// Keeps a complete index, in memory and on disk.
@@ -427,17 +439,18 @@ impl Catalog {
         subject: Subject,
         patience: Patience,
     ) -> Result<Media, NotOpened> {
+        let long = || NotOpened::TakesLong(Lacking { path: path.to_owned(), held: Vec::new() });
         let patient = Patient::new(file, patience, &self.gate);
         let is_large = patience == Patience::Short && subject.identity.bytes > QUICK_BYTES;
         if is_large && Media::takes_a_pass(&patient).is_ok_and(|takes| takes) {
-            return Err(NotOpened::TakesLong);
+            return Err(long());
         }
         let may_grow = patience == Patience::Short && pass::is_recent(&subject.identity);
         let media = read_all(&patient, subject.streams, may_grow).map_err(|error| match error {
-            forebay_media::Error::Unreadable(error) if is_impatient(&error) => NotOpened::TakesLong,
+            forebay_media::Error::Unreadable(error) if is_impatient(&error) => long(),
             error => self.failure(path, subject, error).into(),
         })?;
-        media.ok_or(NotOpened::TakesLong)
+        media.ok_or_else(long)
     }
 
     /// Why a file is not served, which is remembered unless it cannot be read.
@@ -490,7 +503,7 @@ impl Opened {
 
     /// Of their pictures that need no others.
     pub fn sync_bytes_per_second_of(&self, tracks: &[usize]) -> u64 {
-        let media = &self.playlist.items()[0];
+        let media = self.playlist.first();
         let of_track = |track: &usize| {
             let of_media = media.tracks().get(*track).filter(|track| is_video(&track.codec))?;
             let index = of_media.index();
@@ -522,16 +535,27 @@ fn is_playlist(path: &str) -> bool {
     [".m3u", ".m3u8"].iter().any(|ending| path.to_ascii_lowercase().ends_with(ending))
 }
 
-/// Files with all of their samples that come before a time, as far as they have been written.
-fn all_of(files: &[Arc<Indexed>], until_ns: Option<u64>) -> Result<Vec<Arc<Media>>, NotOpened> {
-    let all = |file: &Arc<Indexed>| {
-        let Some(growing) = &file.growing else { return Ok(file.media.clone()) };
-        // In this order: the latest of an index that has caught up has all.
-        let (stage, latest) = (growing.stage(), growing.latest());
-        let has_all = stage > Stage::Behind || until_ns.is_some_and(|end_ns| latest.has_all_before(end_ns));
-        if has_all { Ok(latest) } else { Err(NotOpened::TakesLong) }
-    };
-    files.iter().map(all).collect()
+/// A file as a client plays it who takes so much of it; `None` if its index has to come further first.
+fn member(file: &Arc<Indexed>, extent: Extent, options: &Options) -> Option<Member> {
+    let Some(growing) = &file.growing else { return Some(file.media.clone().into()) };
+    // In this order: the latest of an index that has caught up has all.
+    let (stage, latest) = (growing.stage(), growing.latest());
+    let is_part = options.is_endless || options.start_ns > 0 || options.end_ns.is_some();
+    match (extent, stage) {
+        (Extent::Begun, _) => Some(growing.clone().into()),
+        (Extent::Whole, Stage::Following) if !is_part => Some(growing.clone().into()),
+        (Extent::Whole, Stage::Following | Stage::Over) => Some(latest.into()),
+        (Extent::Whole, Stage::Behind) => {
+            options.end_ns.filter(|end_ns| latest.has_all_before(*end_ns)).map(|_| latest.into())
+        }
+    }
+}
+
+/// The first file whose index is behind has to be read further.
+fn takes_long(files: Vec<Arc<Indexed>>) -> NotOpened {
+    let path = files.iter().find(|file| file.is_behind()).or(files.first());
+    let path = path.map_or_else(String::new, |file| file.name.clone());
+    NotOpened::TakesLong(Lacking { path, held: files })
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

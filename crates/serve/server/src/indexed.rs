@@ -82,8 +82,12 @@ impl Indexed {
 
     /// Whether its index has as much as a client with so much patience wants: one that does not wait takes what there is.
     pub fn is_enough(&self, patience: Patience) -> bool {
-        let is_behind = self.growing.as_ref().is_some_and(|growing| growing.stage() == Stage::Behind);
-        patience == Patience::Short || !is_behind
+        patience == Patience::Short || !self.is_behind()
+    }
+
+    /// Whether the file has more than is known of it.
+    pub fn is_behind(&self) -> bool {
+        self.growing.as_ref().is_some_and(|growing| growing.stage() == Stage::Behind)
     }
 
     /// When its beginning was recorded: as it tells; otherwise so long before it was last written as it is long. A recording that goes on

@@ -1,5 +1,6 @@
 //! The threads that open files. A file that takes a few reads is opened at once. Files that have to be read from end to end are read
-//! in turns. Their clients are answered as soon as there is something to play. Some files have no turns: one thread is left for others.
+//! in turns. Their clients are answered as soon as there is something to play: those of a list, once each of its files has begun. Some
+//! files have no turns: one thread is left for others.
 //!
 //! ```text
 //!   openings --> quick: a few reads ------------------------------> opened
@@ -17,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use forebay_media::Streams;
 use forebay_rtsp::address::neighbourhood;
-use forebay_rtsp::message::Status;
 use forebay_rtsp::server::QuestionId;
 
-use crate::catalog::{Begun, Catalog, Extent, Failure, NotOpened, Opened};
+use crate::catalog::{Begun, Catalog, Extent, Failure, Lacking, NotOpened, Opened};
+use crate::indexed::Indexed;
 use crate::options::Options;
 use crate::pass::{self, Pass};
 use crate::patience::Patience;
@@ -54,12 +55,18 @@ struct Reading {
     streams: Streams,
 }
 
-impl Opening {
+/// Who waits for a file that takes many reads.
+struct Asker {
+    opening: Opening,
+    lacking: Lacking,
+}
+
+impl Asker {
     fn reading(&self) -> Reading {
         // A query that is wrong is answered before anything is read.
-        let streams =
-            Options::parse(&self.query).map_or_else(|_| Streams::default(), |options| options.streams);
-        Reading { path: self.path.clone(), streams }
+        let options = Options::parse(&self.opening.query);
+        let streams = options.map_or_else(|_| Streams::default(), |options| options.streams);
+        Reading { path: self.lacking.path.clone(), streams }
     }
 }
 
@@ -84,7 +91,7 @@ struct State {
 /// A file that takes many reads, and all who have asked for it.
 struct Long {
     reading: Reading,
-    askers: Vec<Opening>,
+    askers: Vec<Asker>,
     is_running: bool,
     /// Whether it is known to be read without turns.
     is_whole: bool,
@@ -94,31 +101,39 @@ struct Long {
     due: Instant,
 }
 
-/// A turn of a file: what is to be read, a query that wants it, and how far it has been read.
+/// A turn of a file: what is to be read, and how far it has been read.
 struct Turn {
     reading: Reading,
-    query: String,
     pass: Option<Box<Pass>>,
+}
+
+/// What a turn has led to.
+enum Step {
+    Again(Box<Pass>, Duration),
+    /// All of the file is known.
+    Known(Arc<Indexed>),
 }
 
 impl Long {
     fn is_of(&self, client: IpAddr) -> bool {
-        self.askers.first().is_some_and(|asker| neighbourhood(asker.client) == neighbourhood(client))
+        let first = self.askers.first();
+        first.is_some_and(|asker| neighbourhood(asker.opening.client) == neighbourhood(client))
     }
 }
 
 impl State {
     fn waiting(&self) -> impl Iterator<Item = &Opening> {
-        self.quick.iter().chain(self.long.iter().flat_map(|long| &long.askers))
+        let askers = self.long.iter().flat_map(|long| &long.askers);
+        self.quick.iter().chain(askers.map(|asker| &asker.opening))
     }
 
     /// Another one asks for a file that takes long.
-    fn add_long(&mut self, opening: Opening) {
-        let reading = opening.reading();
+    fn add_long(&mut self, asker: Asker) {
+        let reading = asker.reading();
         match self.long.iter_mut().find(|long| long.reading == reading) {
-            Some(long) => long.askers.push(opening),
+            Some(long) => long.askers.push(asker),
             None => {
-                let (askers, due) = (vec![opening], Instant::now());
+                let (askers, due) = (vec![asker], Instant::now());
                 let (is_running, is_whole) = (false, false);
                 self.long.push(Long { reading, askers, is_running, is_whole, pass: None, turns: 0, due });
             }
@@ -138,7 +153,7 @@ impl State {
         let waiting = self.long.iter().enumerate().filter(|(_, long)| long.due <= now && self.may_run(long));
         let order = |(_, long): &(usize, &Long)| {
             let asker = long.askers.first();
-            (asker.is_none(), asker.map_or(0, |asker| running(asker.client)), long.turns)
+            (asker.is_none(), asker.map_or(0, |asker| running(asker.opening.client)), long.turns)
         };
         waiting.min_by_key(order).map(|(number, _)| number)
     }
@@ -174,22 +189,15 @@ impl Openers {
         while let Some(opening) = self.next_quick() {
             let quick = catalog.gate.enter();
             let Opening { path, query, extent, .. } = &opening;
-            let result = catalog.open_within(path, query, *extent, Patience::Short);
+            let result = catalog.open_within(path, query, *extent, Patience::Short, &[]);
             drop(quick);
-            match result {
-                Ok(opened) => finish(vec![(opening.question, Ok(opened))]),
-                Err(NotOpened::Because(failure)) => finish(vec![(opening.question, Err(failure))]),
-                Err(NotOpened::TakesLong) => {
-                    self.lock().add_long(opening);
-                    self.has_long.notify_one();
-                }
-            }
+            finish(self.answered(opening, result).into_iter().collect());
         }
     }
 
     /// What a thread for the others does: a turn of one file after the other.
     pub fn open_long(&self, catalog: &Catalog, finish: impl Fn(Vec<Answered>)) {
-        while let Some(Turn { reading, query, pass }) = self.next_long() {
+        while let Some(Turn { reading, pass }) = self.next_long() {
             let begun = match pass {
                 Some(pass) => Ok(Begun::Pass(pass)),
                 None => catalog.begin_pass(&reading.path, reading.streams),
@@ -197,72 +205,61 @@ impl Openers {
             if matches!(begun, Ok(Begun::Whole)) && !self.may_read_whole(&reading) {
                 continue;
             }
-            let result = begun.and_then(|begun| {
-                let Begun::Pass(mut pass) = begun else { return Ok(None) };
-                let next = pass.turn(catalog)?;
-                Ok(Some((pass, next)))
+            let step = begun.and_then(|begun| match begun {
+                Begun::Pass(mut pass) => match pass.turn(catalog)? {
+                    pass::Next::Turn(pause) => Ok(Step::Again(pass, pause)),
+                    pass::Next::Known(indexed) => Ok(Step::Known(indexed)),
+                },
+                Begun::Whole | Begun::Known => {
+                    catalog.read_whole(&reading.path, reading.streams).map(Step::Known)
+                }
             });
-            match result {
-                Ok(Some((pass, pass::Next::Turn(pause)))) => {
-                    if pass.is_given_out() {
-                        finish(self.answer_some(catalog, &reading));
+            match step {
+                Ok(Step::Again(pass, pause)) => {
+                    if let Some(indexed) = pass.given_out() {
+                        let mut state = self.lock();
+                        let long = state.long_of(&reading);
+                        let askers = long.map(|long| std::mem::take(&mut long.askers)).unwrap_or_default();
+                        drop(state);
+                        finish(self.answer(catalog, askers, indexed));
                     }
                     self.put_back(&reading, pass, pause);
                 }
-                Ok(known) => finish(self.answer_all(catalog, &reading, &query, known.map(|(pass, _)| pass))),
+                Ok(Step::Known(indexed)) => {
+                    finish(self.answer(catalog, self.take_askers(&reading), &indexed));
+                }
                 Err(failure) => {
                     let askers = self.take_askers(&reading).into_iter();
-                    finish(askers.map(|asker| (asker.question, Err(failure.clone()))).collect());
+                    finish(askers.map(|asker| (asker.opening.question, Err(failure.clone()))).collect());
                 }
             }
         }
     }
 
-    /// Answers all who can play what there is of a file; the others go on waiting.
-    fn answer_some(&self, catalog: &Catalog, reading: &Reading) -> Vec<Answered> {
-        let askers = {
-            let mut state = self.lock();
-            state.long_of(reading).map(|long| std::mem::take(&mut long.askers)).unwrap_or_default()
+    /// Answers all who can play what there is of a file; the others wait for more of it, or for another file.
+    fn answer(&self, catalog: &Catalog, askers: Vec<Asker>, indexed: &Arc<Indexed>) -> Vec<Answered> {
+        let answer = |Asker { opening, lacking }: Asker| {
+            let Opening { path, query, extent, .. } = &opening;
+            let mut held = lacking.held;
+            held.push(indexed.clone());
+            let result = catalog.open_within(path, query, *extent, Patience::Short, &held);
+            self.answered(opening, result)
         };
-        let (mut answers, mut waiting) = (Vec::new(), Vec::new());
-        for asker in askers {
-            match catalog.open_within(&asker.path, &asker.query, asker.extent, Patience::Short) {
-                Ok(opened) => answers.push((asker.question, Ok(opened))),
-                Err(NotOpened::Because(failure)) => answers.push((asker.question, Err(failure))),
-                Err(NotOpened::TakesLong) => waiting.push(asker),
-            }
-        }
-        if let Some(long) = self.lock().long_of(reading) {
-            long.askers.append(&mut waiting);
-        }
-        answers
+        askers.into_iter().filter_map(answer).collect()
     }
 
-    /// Answers all who ask for a file, which is read as a whole unless a pass has done so.
-    fn answer_all(
-        &self,
-        catalog: &Catalog,
-        reading: &Reading,
-        query: &str,
-        pass: Option<Box<Pass>>,
-    ) -> Vec<Answered> {
-        let path = &reading.path;
-        let open = |query: &str| {
-            let opened = catalog.open_within(path, query, Extent::Whole, Patience::Endless);
-            opened.map_err(|not_opened| match not_opened {
-                NotOpened::Because(failure) => failure,
-                NotOpened::TakesLong => Failure {
-                    status: Status::ServiceUnavailable,
-                    sentence: format!("{path}: opening it takes too long"),
-                },
-            })
+    /// The answer to an opening; `None` if it has to wait.
+    fn answered(&self, opening: Opening, result: Result<Arc<Opened>, NotOpened>) -> Option<Answered> {
+        let result = match result {
+            Ok(opened) => Ok(opened),
+            Err(NotOpened::Because(failure)) => Err(failure),
+            Err(NotOpened::TakesLong(lacking)) => {
+                self.lock().add_long(Asker { opening, lacking });
+                self.has_long.notify_one();
+                return None;
+            }
         };
-        // It is known from here on, for as long as this is not dropped.
-        let first = pass.is_none().then(|| open(query));
-        let answers = self.take_askers(reading).into_iter().map(|asker| (asker.question, open(&asker.query)));
-        let answers = answers.collect();
-        drop((first, pass));
-        answers
+        Some((opening.question, result))
     }
 
     /// Whether a file that is running may be read without turns now. If not, another thread takes it later.
@@ -314,8 +311,7 @@ impl Openers {
             if let Some(number) = state.next_long(now) {
                 let long = &mut state.long[number];
                 long.is_running = true;
-                let query = long.askers.first().map_or(String::new(), |asker| asker.query.clone());
-                return Some(Turn { reading: long.reading.clone(), query, pass: long.pass.take() });
+                return Some(Turn { reading: long.reading.clone(), pass: long.pass.take() });
             }
             let due = state.long.iter().filter(|long| state.may_run(long)).map(|long| long.due).min();
             let pause = due.map_or(Duration::MAX, |due| due.saturating_duration_since(now));
@@ -325,7 +321,7 @@ impl Openers {
     }
 
     /// All who have asked for a file by now.
-    fn take_askers(&self, reading: &Reading) -> Vec<Opening> {
+    fn take_askers(&self, reading: &Reading) -> Vec<Asker> {
         let mut state = self.lock();
         let number = state.long.iter().position(|long| long.reading == *reading);
         // A file without turns may have waited for this one.
@@ -350,6 +346,12 @@ mod tests {
         Opening { question: QuestionId(question), client, path, query, extent }
     }
 
+    /// One that waits for the file of its URL.
+    fn asker(question: u64, client: &str, url: &str) -> Asker {
+        let opening = opening(question, client, url);
+        Asker { lacking: Lacking { path: opening.path.clone(), held: Vec::new() }, opening }
+    }
+
     #[test]
     fn a_file_that_takes_long_is_read_once_for_all_and_addresses_take_turns() {
         let openers = Openers::default();
@@ -357,18 +359,18 @@ mod tests {
         for (question, client, path) in
             [(1, one, "a"), (2, one, "b"), (3, other, "c"), (4, other, "a"), (5, one, "d")]
         {
-            openers.lock().add_long(opening(question, client, path));
+            openers.lock().add_long(asker(question, client, path));
         }
         let next = || openers.next_long().expect("a file").reading.path;
         assert_eq!([next(), next(), next()], ["a", "c", "b"]);
         let asked = |url| {
-            let reading = opening(0, one, url).reading();
-            openers.take_askers(&reading).iter().map(|one| one.question.0).collect::<Vec<_>>()
+            let reading = asker(0, one, url).reading();
+            openers.take_askers(&reading).iter().map(|one| one.opening.question.0).collect::<Vec<_>>()
         };
         assert_eq!([asked("a"), asked("c"), asked("b")], [vec![1, 4], vec![3], vec![2]]);
         assert_eq!(next(), "d");
         for (question, url) in [(6, "e"), (7, "e?raw"), (8, "e?loop"), (9, "e?start=1&raw")] {
-            openers.lock().add_long(opening(question, one, url));
+            openers.lock().add_long(asker(question, one, url));
         }
         assert_eq!([next(), next()], ["e", "e"]);
         assert_eq!([asked("e"), asked("e?raw")], [vec![6, 8], vec![7, 9]]);
@@ -377,11 +379,51 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_a_list_is_answered_when_each_of_its_files_has_begun() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Too long to be opened at once.
+        let frames = crate::rig::FRAME.repeat(40_000);
+        for name in ["a.aac", "b.aac", "c.aac"] {
+            std::fs::write(folder.path().join(name), &frames).expect("a file");
+        }
+        std::fs::write(folder.path().join("all.m3u"), "a.aac\nb.aac\na.aac\nc.aac\n").expect("a list");
+        std::fs::write(folder.path().join("none.m3u"), "a.aac\nb.aac\nmissing.aac\n").expect("a list");
+        let (catalog, openers) = (Catalog::of(folder.path(), 9), Openers::default());
+        let (sender, answers) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for is_quick in [true, false] {
+                let (sender, catalog, openers) = (sender.clone(), &catalog, &openers);
+                let finish = move |answered: Vec<Answered>| {
+                    answered.into_iter().for_each(|answered| sender.send(answered).expect("a test"));
+                };
+                scope.spawn(move || {
+                    if is_quick {
+                        openers.open_quick(catalog, finish)
+                    } else {
+                        openers.open_long(catalog, finish)
+                    }
+                });
+            }
+            let urls = ["all.m3u", "b.aac", "all.m3u?loop", "none.m3u", "c.aac?start=1"];
+            for (question, url) in (0..).zip(urls) {
+                assert!(openers.open(opening(question, "192.0.2.1", url)));
+            }
+            let mut files = [None; 5];
+            for _ in urls {
+                let (question, result) = answers.recv_timeout(Duration::from_secs(60)).expect("an answer");
+                files[question.0 as usize] = Some(result.map_or(0, |opened| opened.files.len()));
+            }
+            openers.end();
+            assert_eq!(files, [4, 1, 4, 0, 1].map(Some));
+        });
+    }
+
+    #[test]
     fn files_without_turns_leave_a_thread_for_those_with_turns() {
         let openers = Openers::default();
         let openings = [(1, "192.0.2.1", "a.avi"), (2, "192.0.2.2", "b.avi"), (3, "192.0.2.3", "c.ts")];
         for (question, client, path) in openings {
-            openers.lock().add_long(opening(question, client, path));
+            openers.lock().add_long(asker(question, client, path));
         }
         let next = || openers.next_long().expect("a file").reading;
         let [one, other] = [next(), next()];

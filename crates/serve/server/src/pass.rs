@@ -44,12 +44,11 @@ pub(crate) struct Pass {
 }
 
 /// What is to be done next for a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Another turn, after so long.
     Turn(Duration),
     /// Nothing: all is known.
-    Nothing,
+    Known(Arc<Indexed>),
 }
 
 /// Whether a file was written so short a time ago that more may come.
@@ -79,8 +78,12 @@ impl Pass {
         }
     }
 
-    /// Whether clients can play what there is.
-    pub fn is_given_out(&self) -> bool {
+    /// What clients can play, if there is enough of it.
+    pub fn given_out(&self) -> Option<&Arc<Indexed>> {
+        self.indexed.as_ref()
+    }
+
+    fn is_given_out(&self) -> bool {
         self.indexed.is_some()
     }
 
@@ -120,8 +123,7 @@ impl Pass {
         let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
         let is_closed = self.reading.is_closed(&patient).map_err(|error| failed(self, error))?;
         if is_closed || quiet_ns(&now) >= quiet_max || self.is_unused() {
-            self.give_out_all(catalog)?;
-            return Ok(Next::Nothing);
+            return self.give_out_all(catalog).map(Next::Known);
         }
         let ended = *self.ended.get_or_insert_with(Instant::now);
         if self.is_given_out() || self.is_recorded || ended.elapsed() >= SIGN {
@@ -172,11 +174,11 @@ impl Pass {
         if self.is_recorded {
             growing.set_recorded();
         }
-        self.publish(catalog, media, Some(Arc::new(growing)))
+        self.publish(catalog, media, Some(Arc::new(growing))).map(drop)
     }
 
     /// The file is complete.
-    fn give_out_all(&mut self, catalog: &Catalog) -> Result<(), Failure> {
+    fn give_out_all(&mut self, catalog: &Catalog) -> Result<Arc<Indexed>, Failure> {
         let patient = Patient::new(&self.file, Patience::Endless, &catalog.gate);
         let media =
             self.reading.end(&patient).map_err(|error| catalog.failure(&self.path, self.subject, error))?;
@@ -184,11 +186,13 @@ impl Pass {
         if self.seen == self.subject.identity {
             catalog.remember(&self.path, self.subject, &media);
         }
-        match self.growing() {
-            Some(growing) => growing.put(media, Stage::Over),
-            None => self.publish(catalog, media, None)?,
+        match &self.indexed {
+            Some(indexed) => {
+                indexed.growing.iter().for_each(|growing| growing.put(media.clone(), Stage::Over));
+                Ok(indexed.clone())
+            }
+            None => self.publish(catalog, media, None),
         }
-        Ok(())
     }
 
     fn publish(
@@ -196,29 +200,30 @@ impl Pass {
         catalog: &Catalog,
         media: Arc<Media>,
         growing: Option<Arc<Growing>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Arc<Indexed>, Failure> {
         let unreadable = |error| unreadable(&self.path, &error);
         let file = self.file.try_clone().map_err(unreadable)?;
         let indexed =
             Indexed::new(self.path.clone(), file, self.subject, media, growing).map_err(unreadable)?;
-        self.indexed = Some(catalog.publish(self.subject, Arc::new(indexed))?);
+        let indexed = catalog.publish(self.subject, Arc::new(indexed))?;
+        self.indexed = Some(indexed.clone());
         self.used = Instant::now();
-        Ok(())
+        Ok(indexed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use forebay_media::Streams;
+    use forebay_rtsp::replay::Frames;
+    use forebay_streaming::program::{Choice, Program};
     use forebay_testkit::films::{Folder, H264};
 
     use super::*;
-    use crate::catalog::{Begun, Extent, NotOpened};
+    use crate::catalog::{Begun, Extent, NotOpened, Opened};
 
-    #[test]
-    fn a_part_of_a_film_is_opened_as_soon_as_the_index_has_its_end() {
-        let test = "a_part_of_a_film_is_opened_as_soon_as_the_index_has_its_end";
-        let Some(films) = Folder::new(test) else { return };
+    /// A catalog of films, and the pass through one of them that has come to where clients can play it.
+    fn begun(films: &Folder) -> (Catalog, Box<Pass>) {
         let one = std::fs::read(films.encode(12, &format!("{H264} -qp 10 -c:a aac"), "one.ts"));
         let one = one.expect("a film");
         let rounds = 2 * FIRST_BYTES as usize / one.len() + 1;
@@ -227,16 +232,64 @@ mod tests {
         let begun = catalog.begin_pass("long.ts", Streams::default()).expect("a film");
         let Begun::Pass(mut pass) = begun else { panic!("it has turns") };
         while !pass.is_given_out() {
-            assert_eq!(pass.turn(&catalog).expect("a turn"), Next::Turn(Duration::ZERO));
+            assert!(matches!(pass.turn(&catalog).expect("a turn"), Next::Turn(Duration::ZERO)));
         }
         assert_eq!(pass.growing().map(|growing| growing.stage()), Some(Stage::Behind));
-        let open = |query| catalog.open_within("long.ts", query, Extent::Begun, Patience::Short);
-        for query in ["end=2.5", "start=1&end=2.5", "loop&end=2.5"] {
-            let part = open(query).unwrap_or_else(|_| panic!("{query}: nothing more is needed"));
-            assert_eq!(part.playlist.end_ns(), 2_500_000_000, "{query}");
+        (catalog, pass)
+    }
+
+    fn open(catalog: &Catalog, url: &str) -> Result<Arc<Opened>, NotOpened> {
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
+        catalog.open_within(path, query, Extent::Begun, Patience::Short, &[])
+    }
+
+    fn program(opened: &Opened) -> Program {
+        let choice = Choice { tracks: vec![0], until_ns: None, frames: Frames::All };
+        opened.playlist.program(choice, 0)
+    }
+
+    #[test]
+    fn a_part_of_a_film_is_opened_as_soon_as_the_index_has_its_beginning() {
+        let test = "a_part_of_a_film_is_opened_as_soon_as_the_index_has_its_beginning";
+        let Some(films) = Folder::new(test) else { return };
+        let (catalog, _pass) = begun(&films);
+        films.put("list.m3u", "long.ts\nlong.ts\n");
+        for query in ["end=2.5", "start=1&end=2.5", "loop&end=2.5", "end=100000", "loop", "loop&start=1"] {
+            for path in ["long.ts", "list.m3u"] {
+                let part = open(&catalog, &format!("{path}?{query}"));
+                let part = part.unwrap_or_else(|_| panic!("{path}?{query}: nothing more is needed"));
+                let is_short = query.ends_with("end=2.5");
+                assert_eq!(part.playlist.end_ns() == 2_500_000_000, is_short, "{path}?{query}");
+            }
         }
-        for query in ["loop", "end=100000"] {
-            assert!(matches!(open(query), Err(NotOpened::TakesLong)), "{query}");
+        for query in ["start=1000", "loop&start=1000"] {
+            let result = open(&catalog, &format!("long.ts?{query}"));
+            assert!(
+                matches!(result, Err(NotOpened::TakesLong(lacking)) if lacking.path == "long.ts"),
+                "{query}"
+            );
         }
+    }
+
+    #[test]
+    fn a_list_and_a_loop_go_on_after_an_end_that_was_not_known_when_they_began() {
+        let test = "a_list_and_a_loop_go_on_after_an_end_that_was_not_known_when_they_began";
+        let Some(films) = Folder::new(test) else { return };
+        let (catalog, mut pass) = begun(&films);
+        films.put("list.m3u", "long.ts\nlong.ts\n");
+        let [mut list, mut round] = ["list.m3u", "long.ts?loop"].map(|url| {
+            let opened = open(&catalog, url).unwrap_or_else(|_| panic!("{url}: it has begun"));
+            program(&opened)
+        });
+        let begun: Vec<_> = list.by_ref().collect();
+        assert!(begun.len() > 100 && begun.iter().all(|planned| planned.file == 0));
+        assert_eq!(round.by_ref().count(), begun.len());
+        while !matches!(pass.turn(&catalog).expect("a turn"), Next::Known(_)) {}
+        let mut all = program(&open(&catalog, "long.ts").unwrap_or_else(|_| panic!("a film")));
+        let count = all.by_ref().count();
+        assert_eq!(begun.len() + list.count(), 2 * count);
+        let rest: Vec<_> = round.take(3 * count - begun.len()).collect();
+        assert_eq!(rest.len(), 3 * count - begun.len(), "there is no end");
+        assert!(rest.iter().is_sorted_by_key(|planned| planned.decode_ns));
     }
 }

@@ -167,7 +167,7 @@ fn is_in_order(session: &Session, part: &Part) -> bool {
 
 /// How fast a client gets what it asks for.
 fn pace_of(session: &Session, part: &Part) -> Pace {
-    let media = &session.opened.playlist.items()[0];
+    let media = session.opened.playlist.first();
     let is_of_pictures =
         |track: &usize| media.tracks().get(*track).is_some_and(|track| is_video(&track.codec));
     let has_pictures = session.tracks().iter().any(is_of_pictures);

@@ -65,7 +65,7 @@ impl Serving {
         getrandom::fill(&mut random).map_err(|_| Status::InternalServerError)?;
         let [a, b, c, d, e, f, g, h, i, j] = random;
         let ssrc = u32::from_be_bytes([a, b, c, d]);
-        let track = opened.playlist.items()[0].tracks().get(number).ok_or(Status::NotFound)?;
+        let track = opened.playlist.first().tracks().get(number).ok_or(Status::NotFound)?;
         let packet_bytes_max = wanted.packet_bytes_max.map_or(usize::MAX, |bytes| bytes as usize);
         let setup = Setup {
             track: number,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Client, Folder, H264, LIMIT, Server, until};
+use support::{Client, Folder, H264, LIMIT, Server, frames, until};
 
 /// What a writer puts between pieces of a recording, as often as it likes.
 fn filler(name: &str) -> Vec<u8> {
@@ -108,6 +108,34 @@ fn who_asks_for_a_recording_before_it_has_pictures_gets_all_of_its_tracks() {
             assert_eq!(tracks, 2, "{name}: {}", described.body);
         }
     }
+}
+
+#[test]
+fn lists_and_loops_of_large_files_begin_before_their_indices_are_complete() {
+    let test = "lists_and_loops_of_large_files_begin_before_their_indices_are_complete";
+    let Some(films) = Folder::new(test) else { return };
+    let one = fs::read(films.encode(12, &format!("{H264} -qp 10"), "one.ts")).expect("a film");
+    for name in ["long.ts", "other.ts"] {
+        films.put(name, one.repeat((24 << 20) / one.len() + 1));
+    }
+    films.put("list.m3u", "long.ts\nother.ts\nlong.ts\n");
+    let expected = frames(&format!("-t 2 -i {}", films.path("one.ts").display()));
+    assert_eq!(expected.len(), 50);
+    let server = Server::start(films.root());
+    let described = server.connect().ask("DESCRIBE", "list.m3u", "");
+    // Once all is known, it is ten times as long.
+    let told = described.body.lines().find_map(|line| line.strip_prefix("a=range:npt=0.000000-"));
+    let told: f64 = told.and_then(|told| told.parse().ok()).unwrap_or_else(|| panic!("{described:?}"));
+    assert!((34.5..37.5).contains(&told), "{told} seconds are told by the last times");
+    for url in ["list.m3u", "long.ts?loop", "list.m3u?loop"] {
+        let got = frames(&format!("-rtsp_transport tcp -t 2 -i {}", server.url(url)));
+        assert!(got.len() >= 48 && expected.starts_with(&got[..48]), "{url}: {} pictures", got.len());
+    }
+    until("all of the list is described", || {
+        let described = server.connect().ask("DESCRIBE", "list.m3u", "").body;
+        let told = described.lines().find_map(|line| line.strip_prefix("a=range:npt=0.000000-"));
+        told.and_then(|told| told.parse::<f64>().ok()).is_some_and(|told| told > 100.0)
+    });
 }
 
 #[test]

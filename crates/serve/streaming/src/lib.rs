@@ -25,6 +25,7 @@ pub mod buffer;
 pub mod course;
 pub mod depth;
 pub mod lateness;
+pub mod playlist;
 pub mod pool;
 pub mod program;
 pub mod room;

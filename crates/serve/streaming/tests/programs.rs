@@ -3,13 +3,14 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use forebay_media::Media;
+use forebay_media::{Growing, Media, Stage};
 use forebay_rtsp::packetise::Format;
 use forebay_rtsp::replay::Frames;
 use forebay_streaming::buffer::{Buffer, Scratch};
 use forebay_streaming::lateness::Lateness;
+use forebay_streaming::playlist::{Member, Playlist};
 use forebay_streaming::pool::Pool;
-use forebay_streaming::program::{Choice, Planned, Playlist, Program};
+use forebay_streaming::program::{Choice, Planned, Program};
 use forebay_streaming::room::Room;
 use forebay_streaming::stream::{Next, Setup, Stream};
 use proptest::prelude::*;
@@ -22,10 +23,13 @@ const FRAME: [u8; 32] = {
     frame
 };
 
+fn sound(frames: usize) -> Arc<Media> {
+    Arc::new(Media::read(&FRAME.repeat(frames)).expect("sound"))
+}
+
 /// A second of sound, and a bit.
 fn playlist(is_endless: bool) -> Arc<Playlist> {
-    let media = Media::read(&FRAME.repeat(44)).expect("sound");
-    Arc::new(Playlist::new(vec![Arc::new(media)], is_endless).expect("a playlist"))
+    Arc::new(Playlist::new(vec![sound(44).into()], is_endless).expect("a playlist"))
 }
 
 fn from(playlist: &Arc<Playlist>, position_ns: u64) -> impl Iterator<Item = Planned> {
@@ -82,7 +86,72 @@ fn setup() -> Setup {
     }
 }
 
+/// A file whose index grows.
+struct Grown {
+    growing: Arc<Growing>,
+    /// How many frames it has, and the file.
+    frames: usize,
+    all: usize,
+}
+
+impl Grown {
+    fn new(frames: usize, all: usize) -> Self {
+        let frames = frames.min(all);
+        Self { growing: Arc::new(Growing::new(sound(frames), Stage::Behind, None)), frames, all }
+    }
+
+    /// `false` if nothing more comes of it.
+    fn grow(&mut self, frames: usize, end: Stage) -> bool {
+        let is_new = self.growing.stage() == Stage::Behind;
+        self.frames = (self.frames + frames).min(self.all);
+        let stage = if self.frames < self.all { Stage::Behind } else { end };
+        self.growing.put(sound(self.frames), stage);
+        is_new
+    }
+}
+
 proptest! {
+    #[test]
+    fn files_whose_indices_grow_are_played_as_those_that_are_known(
+        counts in prop::collection::vec((1..40_usize, 1..40_usize), 1..4),
+        is_endless: bool,
+        is_followed: bool,
+        start_ns in prop_oneof![Just(0), 0..1_000_000_000_u64],
+        length_ns in prop::option::of(30_000_000..2_000_000_000_u64),
+        step in 1..30_usize,
+    ) {
+        let end_ns = length_ns.map(|length_ns| start_ns + length_ns);
+        let whole: Vec<Member> = counts.iter().map(|(_, all)| sound(*all).into()).collect();
+        let within = |members| Playlist::new(members, is_endless).and_then(|list| list.within(start_ns, end_ns));
+        let mut files: Vec<Grown> = counts.iter().map(|(first, all)| Grown::new(*first, *all)).collect();
+        let members = || files.iter().map(|file| file.growing.clone().into()).collect::<Vec<Member>>();
+        let reaches = Playlist::new(members(), is_endless).is_some_and(|list| list.reaches(start_ns));
+        let (Some(whole), Some(growing), true) = (within(whole), within(members()), reaches) else {
+            return Ok(());
+        };
+        let (whole, growing) = (Arc::new(whole), Arc::new(growing));
+        let told = |planned: Planned| (planned.file, planned.at, planned.decode_ns, planned.ticks);
+        let expected: Vec<_> = from(&whole, start_ns).map(told).take(300).collect();
+        let mut program = from(&growing, start_ns);
+        let (mut got, mut may_go_on) = (Vec::new(), true);
+        while got.len() < 300 {
+            // In this order: once nothing more comes, all of it is there.
+            if let Some(planned) = program.next() {
+                got.push(told(planned));
+            } else if may_go_on {
+                may_go_on = growing.may_go_on(None);
+                // A recording that is followed ends later than its index has come to its end.
+                let end = if is_followed && files.len() > 1 { Stage::Following } else { Stage::Over };
+                let _ = files.iter_mut().any(|file| file.grow(step, end));
+            } else {
+                break;
+            }
+        }
+        prop_assert_eq!(got, expected);
+        prop_assert_eq!(growing.end_ns(), whole.end_ns());
+        prop_assert_eq!(growing.duration_ns(), whole.duration_ns());
+    }
+
     #[test]
     fn whatever_is_asked_for_comes_at_its_time(
         position_ns in prop_oneof![0..1_u64 << 40, any::<u64>(), (u64::MAX - (1 << 40))..],

@@ -7,8 +7,8 @@ use forebay_hls::{Film, Piece, Reload, Segment};
 use forebay_media::Media;
 use forebay_media::index::Cursor;
 use forebay_streaming::buffer::{Buffer, Scratch};
+use forebay_streaming::playlist::Playlist;
 use forebay_streaming::pool::Pool;
-use forebay_streaming::program::Playlist;
 
 /// How many segments of a film are made, and how many fragments of a segment.
 const FEW: usize = 20;
@@ -20,7 +20,8 @@ const BUFFER_BYTES: usize = 4_000;
 pub fn film(file: &Vec<u8>) {
     let Ok(media) = Media::read(file) else { return };
     let media = Arc::new(media);
-    let Some(playlist) = Playlist::new(vec![media.clone()], false).and_then(|list| list.within(0, None))
+    let Some(playlist) =
+        Playlist::new(vec![media.clone().into()], false).and_then(|list| list.within(0, None))
     else {
         return;
     };

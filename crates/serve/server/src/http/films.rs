@@ -218,7 +218,7 @@ impl Films {
 #[cfg(test)]
 mod tests {
     use forebay_media::{Growing, Media, Stage};
-    use forebay_streaming::program::Playlist;
+    use forebay_streaming::playlist::Playlist;
 
     use super::*;
     use crate::catalog::Catalog;
@@ -231,7 +231,7 @@ mod tests {
         std::fs::write(&path, FRAME.repeat(100)).expect("a file");
         let media = || Arc::new(Media::open(&path).expect("sound"));
         let growing = Arc::new(Growing::new(media(), Stage::Following, None));
-        let playlist = Arc::new(Playlist::growing(growing.clone()).expect("a playlist"));
+        let playlist = Arc::new(Playlist::new(vec![growing.clone().into()], false).expect("a playlist"));
         let film = Film::new(&playlist, |_| None).map(Arc::new);
         let opened = Catalog::of(folder.path(), 1).open("a.aac", "").expect("sound");
         let (mut films, name) = (Films::default(), ("a.aac".to_owned(), String::new()));
