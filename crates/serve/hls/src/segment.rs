@@ -52,7 +52,10 @@ pub(crate) fn first_decode_ns(playlist: &Arc<Playlist>, tracks: &[usize], cut_ns
 
 /// All samples of tracks from a cut on.
 pub(crate) fn program(playlist: &Arc<Playlist>, tracks: &[usize], from_ns: u64) -> Program {
-    playlist.program(Choice { tracks: tracks.to_vec(), until_ns: None, frames: Frames::All }, from_ns)
+    // Browsers take the first sound that they get for the beginning. Only what a file has before its own is known to be left out.
+    let is_beginning = from_ns == 0;
+    let choice = Choice { tracks: tracks.to_vec(), until_ns: None, frames: Frames::All, is_beginning };
+    playlist.program(choice, from_ns)
 }
 
 impl Segment {

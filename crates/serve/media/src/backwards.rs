@@ -52,7 +52,7 @@ impl Backwards {
         let Some(main_track) = tracks.get(main).map(of) else {
             return Self { tracks, main, begin: None, end_ns, media };
         };
-        let begin = main_track.cursor_at(position_ns);
+        let begin = main_track.cursor_at(i64::try_from(position_ns).unwrap_or(i64::MAX));
         if let Some(end) = main_track.index().sync_after(begin.number() + 1) {
             end_ns = decode_ns(main_track, end);
             for (number, (track, before)) in tracks.iter_mut().enumerate() {

@@ -177,7 +177,7 @@ impl Media {
     /// and of one of the last.
     pub fn landmarks(&self) -> Vec<Range<u64>> {
         let of_track = |track: &Track| {
-            [Cursor::default(), track.cursor_at(u64::MAX)].map(|mut cursor| {
+            [Cursor::default(), track.cursor_at(i64::MAX)].map(|mut cursor| {
                 track.index.next(&mut cursor).map(|entry| entry.at..entry.at + u64::from(entry.bytes))
             })
         };
@@ -224,20 +224,37 @@ impl Media {
     /// before; without pictures, the last sample of the first track. Where pictures begin later, it is `position_ns`: there may
     /// be sound before them.
     pub fn seek(&self, tracks: &[usize], position_ns: u64) -> u64 {
-        let chosen = || tracks.iter().filter_map(|track| self.tracks.get(*track));
-        let Some(track) = chosen().find(|track| !track.index.is_all_sync()).or(chosen().next()) else {
-            return position_ns;
-        };
-        let mut cursor = track.cursor_at(position_ns);
-        let entry = track.index.next(&mut cursor);
-        let at_ns = entry.map_or(0, |entry| track.time_base.nanoseconds(entry.presentation).max(0) as u64);
+        let Some((track, entry)) = self.leading(tracks, position_ns) else { return position_ns };
+        let at_ns = track.time_base.nanoseconds(entry.presentation).max(0) as u64;
         at_ns.min(position_ns)
     }
 
-    /// What is to be sent of `tracks` from `position_ns` on. Each track begins with the last sample at that time or before
-    /// that decoding can begin at; so all begin together if [`Media::seek`] gave the position.
+    /// When that is decoded. What is decoded before it, of a plan from there, is only there for decoders to begin with.
+    pub fn begin_ns(&self, tracks: &[usize], position_ns: u64) -> i64 {
+        let leading = self.leading(tracks, position_ns);
+        let position_ns = i64::try_from(position_ns).unwrap_or(i64::MAX);
+        leading
+            .map_or(position_ns, |(track, entry)| track.time_base.nanoseconds(entry.decode).min(position_ns))
+    }
+
+    /// The track of pictures, or the first one, and its last sample at that time or before that decoding can begin at.
+    fn leading(&self, tracks: &[usize], position_ns: u64) -> Option<(&Track, Entry)> {
+        let chosen = || tracks.iter().filter_map(|track| self.tracks.get(*track));
+        let track = chosen().find(|track| !track.index.is_all_sync()).or(chosen().next())?;
+        let mut cursor = track.cursor_at(i64::try_from(position_ns).unwrap_or(i64::MAX));
+        track.index.next(&mut cursor).map(|entry| (track, entry))
+    }
+
+    /// What is to be sent of `tracks` from `position_ns` on to a decoder that begins there. Each track begins with the last sample at
+    /// that time or before that decoding can begin at; so all begin together if [`Media::seek`] gave the position. Before that comes
+    /// the sound that a decoder has to be given for the first that is heard to be right.
     pub fn plan(self: &Arc<Self>, tracks: &[usize], position_ns: u64) -> Plan {
-        Plan::new(self.clone(), tracks, position_ns)
+        Plan::new(self.clone(), tracks, position_ns, true)
+    }
+
+    /// The same to a decoder that has had what comes before.
+    pub fn plan_on(self: &Arc<Self>, tracks: &[usize], position_ns: u64) -> Plan {
+        Plan::new(self.clone(), tracks, position_ns, false)
     }
 
     /// The same backwards from `position_ns`, by groups of pictures.
@@ -340,8 +357,8 @@ impl Track {
     }
 
     /// Its last sample, of those that decoding can begin at, at a time or before; the first if there is none.
-    pub(crate) fn cursor_at(&self, position_ns: u64) -> Cursor {
-        self.index.sync_at(self.time_base.ticks(i64::try_from(position_ns).unwrap_or(i64::MAX)))
+    pub(crate) fn cursor_at(&self, position_ns: i64) -> Cursor {
+        self.index.sync_at(self.time_base.ticks(position_ns))
     }
 }
 

@@ -58,13 +58,11 @@ struct Next {
 }
 
 impl Plan {
-    pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64) -> Self {
+    pub(crate) fn new(media: Arc<Media>, tracks: &[usize], position_ns: u64, has_roll: bool) -> Self {
         let tracks = tracks.iter().filter(|track| **track < media.tracks().len());
-        let begin = |track: &Track| match position_ns {
-            // What a decoder needs before the first sound comes before the beginning.
-            0 if track.index().is_all_sync() => Cursor::default(),
-            _ => track.cursor_at(position_ns),
-        };
+        let position_ns = i64::try_from(position_ns).unwrap_or(i64::MAX);
+        let roll_ns = |track: &Track| if has_roll { sound::roll_ns(&track.codec) } else { 0 };
+        let begin = |track: &Track| track.cursor_at(position_ns - roll_ns(track));
         let parts = tracks.map(|&track| (track, begin(&media.tracks()[track]), u64::MAX));
         Self::of_parts(media.clone(), parts)
     }

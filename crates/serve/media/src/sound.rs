@@ -9,6 +9,17 @@ use crate::media::Carriage;
 const RATES: [u32; 13] =
     [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
 
+/// How much a decoder has to be given before what it makes of sound is right, in nanoseconds: frames overlap, and what a frame of MP3
+/// tells may begin several frames before. Opus wants 80 ms (RFC 7845, section 4.6).
+pub(crate) fn roll_ns(codec: &Codec) -> i64 {
+    match codec {
+        Codec::Pcm { .. } | Codec::Klv | Codec::MpegTransport => 0,
+        Codec::MpegAudio => 250_000_000,
+        pictures if pictures.is_pictures() => 0,
+        _ => 100_000_000,
+    }
+}
+
 /// AAC by its AudioSpecificConfig (ISO/IEC 14496-3, 1.6.2.1); `None` if it is none.
 pub(crate) fn aac(config: Vec<u8>) -> Option<Codec> {
     let mut bits = Bits { bytes: &config, at: 0 };

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use forebay_media::{Media, Sample, Streams};
+use forebay_media::index::Entry;
+use forebay_media::{Media, Plan, Sample, Streams};
 
-use support::{H264, H265, Probed, bytes_of, entries, folder, open};
+use support::{Folder, H264, H265, Probed, bytes_of, entries, folder, open};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -37,7 +38,10 @@ fn check(file: &Path) {
         for track in [0, 1] {
             let first = plan.iter().find(|sample| sample.track == track).expect("a sample");
             let early_ns = position_ns as i64 - first.presentation_ns;
-            let is_at_position = (0..30_000_000).contains(&early_ns) || (key_ns.is_none() && early_ns < 0);
+            // What a decoder of sound is given before, as far as there is some.
+            let before_ns = if track == 1 && position_ns > 200_000_000 { 100_000_000 } else { 0 };
+            let is_at_position =
+                (before_ns..130_000_000).contains(&early_ns) || (key_ns.is_none() && early_ns < 0);
             assert!(first.is_sync && is_at_position, "{first:?} at {position_ns}");
             let all = entries(&media, track);
             let rest = plan.iter().filter(|sample| sample.track == track).count();
@@ -58,6 +62,49 @@ fn playing_begins_at_the_key_frame_before() {
     ));
     check(&folder.convert(&mp4, "-c copy", "a.mkv"));
     check(&folder.encode(2, &format!("{H265} -c:a libopus"), "a.mkv"));
+}
+
+/// Sound that ffmpeg decodes, in values of 16 bits. `name` ends with how it is coded.
+fn decoded(folder: &Folder, name: &str, sound: &[u8]) -> Vec<u8> {
+    let part = folder.path(name);
+    std::fs::write(&part, sound).expect("a file");
+    std::fs::read(folder.convert(&part, "-map 0:a -f s16le", "decoded")).expect("what ffmpeg decoded")
+}
+
+#[test]
+fn sound_is_right_from_the_position_on_that_a_decoder_begins_at() {
+    let Some(folder) = folder("sound_is_right_from_the_position_on_that_a_decoder_begins_at") else { return };
+    for (name, options, header_bytes, values) in [
+        // Decoders take other noise each time.
+        ("a.aac", "-c:a aac -b:a 96k -aac_pns 0", 7, 1024),
+        // Frames of MP3 begin in others before them.
+        ("a.mp3", "-c:a libmp3lame -b:a 64k -ar 44100", 0, 1152),
+    ] {
+        let file = folder.encode(4, &format!("-vn {options} -ac 1"), name);
+        let content = std::fs::read(&file).expect("a file");
+        let media = Arc::new(open(&file));
+        let frames = entries(&media, 0);
+        // ADTS headers are sent otherwise.
+        let sound = |from: usize| -> Vec<u8> {
+            let frame = |one: &Entry| {
+                &content[one.at as usize - header_bytes..(one.at + u64::from(one.bytes)) as usize]
+            };
+            frames[from..].iter().flat_map(frame).copied().collect()
+        };
+        let whole = decoded(&folder, name, &sound(0));
+        for wanted_ns in [SECOND_NS, 2 * SECOND_NS + 123_456_789] {
+            let number = |plan: Plan| frames.len() - plan.count();
+            let (at, from) = (number(media.plan_on(&[0], wanted_ns)), number(media.plan(&[0], wanted_ns)));
+            let bytes = |frames: usize| 2 * values * frames;
+            let got = decoded(&folder, name, &sound(from));
+            // Where files are coded with a delay, all of them are.
+            let missing = bytes(frames.len()) - whole.len();
+            assert!(missing < bytes(2), "{name}: {missing}");
+            let right = |got: &[u8], from: usize| got[bytes(at - from)..] == whole[bytes(at)..];
+            assert!(from < at && right(&got, from), "{name} at {wanted_ns}: from frame {from} to hear {at}");
+            assert!(!right(&decoded(&folder, name, &sound(at)), at), "{name}: nothing is needed before");
+        }
+    }
 }
 
 #[test]

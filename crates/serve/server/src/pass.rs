@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn program(opened: &Opened) -> Program {
-        let choice = Choice { tracks: vec![0], until_ns: None, frames: Frames::All };
+        let choice = Choice { tracks: vec![0], until_ns: None, frames: Frames::All, is_beginning: true };
         opened.playlist.program(choice, 0)
     }
 

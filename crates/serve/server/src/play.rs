@@ -193,7 +193,7 @@ fn begin(session: &mut Session, tracks: Vec<usize>, pace: Pace, part: &Part) -> 
     }
     let playlist = &session.opened.playlist;
     let wanted_ns = asked_ns.or(session.stopped_ns);
-    let choice = Choice { tracks: tracks.clone(), until_ns, frames: pace.frames };
+    let choice = Choice { tracks: tracks.clone(), until_ns, frames: pace.frames, is_beginning: true };
     let (from_ns, course) = if pace.is_backwards() {
         let from_ns = wanted_ns.unwrap_or(playlist.end_ns()).min(playlist.end_ns());
         (from_ns, Course::backwards(playlist.backwards(choice, from_ns)))

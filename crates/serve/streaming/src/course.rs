@@ -11,6 +11,8 @@ pub struct Course {
     /// Where only some pictures are sent, which one is the last is known when there is no other: the one that was looked at for that.
     ahead: Option<Planned>,
     looks_ahead: bool,
+    /// What comes before is sent at once then, so that nobody waits for it.
+    first_ns: i64,
 }
 
 #[derive(Clone, Debug)]
@@ -22,16 +24,16 @@ enum Way {
 impl Course {
     /// Of a program.
     pub fn forwards(program: Program) -> Self {
-        Self::of(program.frames(), Way::Forwards(program))
+        Self::of(program.frames(), program.first_ns(), Way::Forwards(program))
     }
 
     /// Of one that runs backwards.
     pub fn backwards(program: Backwards) -> Self {
-        Self::of(program.frames(), Way::Backwards(program))
+        Self::of(program.frames(), i64::MIN, Way::Backwards(program))
     }
 
-    fn of(frames: Frames, way: Way) -> Self {
-        Self { way, ahead: None, looks_ahead: matches!(frames, Frames::Intra { .. }) }
+    fn of(frames: Frames, first_ns: i64, way: Way) -> Self {
+        Self { way, ahead: None, looks_ahead: matches!(frames, Frames::Intra { .. }), first_ns }
     }
 
     /// Whether more may come when there is nothing now.
@@ -43,10 +45,11 @@ impl Course {
     }
 
     fn next_of_way(&mut self) -> Option<Planned> {
-        match &mut self.way {
+        let planned = match &mut self.way {
             Way::Forwards(program) => program.next(),
             Way::Backwards(program) => program.next(),
-        }
+        }?;
+        Some(Planned { decode_ns: planned.decode_ns.max(self.first_ns), ..planned })
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Choice {
     /// Which pictures: for fast motion, only those that need no others, and no sound. Which ones no other needs is seen in their
     /// content only, so [`Frames::Predicted`] is all of them here.
     pub frames: Frames,
+    /// Whether decoders begin there, and so are given what they need before, or have had what comes before.
+    pub is_beginning: bool,
 }
 
 /// An iterator over samples in the order of sending. After its end, or where the index of a file has to come further first, it gives
@@ -76,6 +78,8 @@ pub struct Program {
     /// The latest presentation so far, and that in the files before, by the numbers of the chosen tracks.
     latest_ns: Vec<i64>,
     before_ns: Vec<i64>,
+    /// When the first sample is decoded that is not only there for decoders to begin with.
+    first_ns: i64,
     plan: Plan,
 }
 
@@ -92,10 +96,21 @@ impl Program {
     pub(crate) fn new(playlist: Arc<Playlist>, choice: Choice, position_ns: u64) -> Self {
         let place = playlist.at(position_ns);
         let in_member_ns = position_ns.saturating_sub(place.begin_ns.max(0) as u64);
-        let plan = playlist.member(place.member).plan(&choice.tracks, in_member_ns);
+        let media = playlist.member(place.member);
+        let first_ns = media.begin_ns(&choice.tracks, in_member_ns).saturating_add(place.begin_ns);
+        let plan = if choice.is_beginning {
+            media.plan(&choice.tracks, in_member_ns)
+        } else {
+            media.plan_on(&choice.tracks, in_member_ns)
+        };
         let before_ns = vec![i64::MIN; choice.tracks.len()];
         let latest_ns = before_ns.clone();
-        Self { playlist, choice, place, latest_ns, before_ns, plan }
+        Self { playlist, choice, place, latest_ns, before_ns, first_ns, plan }
+    }
+
+    /// When the first sample is decoded that is not only there for decoders to begin with.
+    pub(crate) fn first_ns(&self) -> i64 {
+        self.first_ns
     }
 
     /// Which pictures were chosen.

@@ -33,7 +33,7 @@ fn playlist(is_endless: bool) -> Arc<Playlist> {
 }
 
 fn from(playlist: &Arc<Playlist>, position_ns: u64) -> impl Iterator<Item = Planned> {
-    let choice = Choice { tracks: vec![0], until_ns: None, frames: Frames::All };
+    let choice = Choice { tracks: vec![0], until_ns: None, frames: Frames::All, is_beginning: false };
     playlist.program(choice, playlist.seek(&[0], position_ns))
 }
 
@@ -164,7 +164,7 @@ proptest! {
     ) {
         let playlist = playlist(is_endless);
         let position_ns = playlist.seek(&[0], position_ns);
-        let choice = Choice { tracks: vec![0], until_ns, frames: Frames::All };
+        let choice = Choice { tracks: vec![0], until_ns, frames: Frames::All, is_beginning: false };
         let mut program = playlist.program(choice, position_ns).peekable();
         let mut stream = Stream::new(2);
         stream.add_sender(setup());

@@ -22,9 +22,6 @@ use crate::error::Result;
 use crate::index::{Builder, Entry, Index, spend};
 use crate::time::TimeBase;
 
-/// How much sound a decoder may need before what is heard first, in milliseconds.
-const ROLL_MS: i64 = 100;
-
 /// How often a list may show all samples.
 const SHOWN_MAX: u64 = 16;
 
@@ -54,7 +51,8 @@ pub(super) struct Edits {
 }
 
 impl Edits {
-    pub fn new(list: &Elst, movie_ticks: u32, time_base: TimeBase, is_sound: bool) -> Self {
+    /// Of sound, `roll_ns` is how much a decoder needs before what is heard first.
+    pub fn new(list: &Elst, movie_ticks: u32, time_base: TimeBase, roll_ns: Option<i64>) -> Self {
         let in_track = |duration: u64| {
             let base = TimeBase::per_second(movie_ticks);
             let ticks = i64::try_from(duration).unwrap_or(i64::MAX);
@@ -71,8 +69,8 @@ impl Edits {
             }
             at = at.saturating_add(lasts);
         }
-        let mut edits =
-            Self { segments, end: Some(at), is_sound, roll: time_base.ticks(ROLL_MS * 1_000_000) };
+        let (is_sound, roll) = (roll_ns.is_some(), time_base.ticks(roll_ns.unwrap_or_default()));
+        let mut edits = Self { segments, end: Some(at), is_sound, roll };
         // Where the end was not known yet, the list says 0.
         if list.entries.last().is_none_or(|last| last.segment_duration == 0) {
             edits.last_to_the_end();
@@ -93,7 +91,7 @@ impl Edits {
         let [first, rest @ ..] = self.segments.as_slice() else { return Ok(index) };
         // A sample is presented for as long as this, more or less.
         let frame = index.end().saturating_sub(index.begin()) / (index.count().max(1) as i64);
-        let before = if self.is_sound { self.roll.max(frame - 1) } else { frame - 1 };
+        let before = self.roll.max(frame - 1);
         let is_whole = rest.is_empty()
             && !first.is_still
             && first.until >= index.last()
@@ -104,7 +102,7 @@ impl Edits {
         }
         let (mut builder, mut left) = (Builder::default(), index.count().saturating_mul(SHOWN_MAX));
         for segment in &self.segments {
-            let before = if self.is_sound && builder.is_empty() { self.roll } else { frame - 1 };
+            let before = if builder.is_empty() { self.roll.max(frame - 1) } else { frame - 1 };
             if !(segment.is_still && self.is_sound) {
                 segment.add(&index, self.is_sound, before, &mut builder, &mut left)?;
             }
@@ -204,7 +202,7 @@ mod tests {
         };
         let list = Elst { entries: list.iter().map(entry).collect() };
         let base = TimeBase::per_second(TICKS).expect("a rate");
-        let index = Edits::new(&list, TICKS, base, false).apply(index).expect("an index");
+        let index = Edits::new(&list, TICKS, base, None).apply(index).expect("an index");
         let all = index.entries_from(Cursor::default()).map(|one| (one.presentation, one.at / 10));
         (all.collect(), index.end())
     }
@@ -231,7 +229,7 @@ mod tests {
         let entries =
             [ElstEntry { segment_duration: 80, media_time: Some(720), media_rate: FixedPoint::new(1, 0) }];
         let base = TimeBase::per_second(TICKS).expect("a rate");
-        let edits = Edits::new(&Elst { entries: entries.to_vec() }, TICKS, base, false);
+        let edits = Edits::new(&Elst { entries: entries.to_vec() }, TICKS, base, None);
         let index = edits.apply(pictures(100)).expect("an index");
         let all = index.entries_from(Cursor::default()).map(|one| (one.decode, one.presentation));
         let expected = [0; 9].into_iter().chain([40]).map(|time| (time, time));

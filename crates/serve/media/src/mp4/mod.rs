@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::index::{Builder, samples_max};
 use crate::joints::Times;
 use crate::media::{Found, Track};
+use crate::sound;
 use crate::source::Source;
 use crate::time::TimeBase;
 use boxes::{BoxAt, Boxes, decode, within};
@@ -315,7 +316,8 @@ fn read_track(
     let time_base = TimeBase::per_second(header.timescale)
         .ok_or(Error::Damaged("a track's time does not pass: its timescale is 0"))?;
     let list = find_in(track, &[b"edts", b"elst"]).unwrap_or_default();
-    let edits = Edits::new(&list, movie_ticks, time_base, is_sound);
+    let roll_ns = is_sound.then(|| sound::roll_ns(&entry.codec));
+    let edits = Edits::new(&list, movie_ticks, time_base, roll_ns);
     let mut builder = Builder::default();
     let last_step = match entry.format {
         Format::Pcm { frame_bytes } => {
