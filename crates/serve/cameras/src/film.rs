@@ -150,7 +150,7 @@ impl Film {
         let track = |track: &forebay_media::Track| Track {
             codec: track.codec.clone(),
             bits_per_second: track.bits_per_second(),
-            needs_sync: !track.index().is_all_sync(),
+            needs_sync: track.has_groups(),
             packets: 0,
             payload_bytes: 0,
             places: Vec::new(),

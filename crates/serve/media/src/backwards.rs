@@ -46,7 +46,7 @@ impl Backwards {
         let mut tracks: Vec<(usize, u64)> = known.map(|track| (*track, u64::MAX)).collect();
         let of = |number: &(usize, u64)| &media.tracks()[number.0];
         let find = |is_it: fn(&Track) -> bool| tracks.iter().position(|number| is_it(of(number)));
-        let main = find(|track| !track.index().is_all_sync());
+        let main = find(|track| track.has_groups());
         let main = main.or_else(|| find(|track| track.codec.is_pictures())).unwrap_or(0);
         let mut end_ns = i64::try_from(media.duration_ns()).unwrap_or(i64::MAX);
         let Some(main_track) = tracks.get(main).map(of) else {

@@ -48,6 +48,7 @@ mod sound;
 mod source;
 mod stored;
 mod tags;
+mod text;
 mod time;
 mod transport;
 mod vorbis;

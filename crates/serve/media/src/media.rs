@@ -33,8 +33,23 @@ pub enum Streams {
     /// Its streams are tracks. Where some of its pictures have no payload format, it is served as it is.
     #[default]
     AsTracks,
+    /// The same, and subtitles are tracks, too.
+    WithText {
+        /// In how many packets after its own a text is repeated.
+        generations: u8,
+    },
     /// All of it is one track.
     AsTheyAre,
+}
+
+impl Streams {
+    /// In how many packets texts are repeated, where they are tracks.
+    pub(crate) fn text(self) -> Option<u8> {
+        match self {
+            Self::WithText { generations } => Some(generations),
+            Self::AsTracks | Self::AsTheyAre => None,
+        }
+    }
 }
 
 /// A track that can be served.
@@ -89,6 +104,11 @@ pub(crate) enum Carriage {
         #[serde(skip)]
         runs: Arc<[u64]>,
     },
+    /// Text, of which those where decoding cannot begin are repeats.
+    Text {
+        /// Whether its length comes first, and other things after it.
+        has_length: bool,
+    },
     /// In pages of Ogg, with headers and pages of others between them.
     Pages {
         /// From where in the file on it is which pages, in the order of the file.
@@ -103,7 +123,11 @@ impl Carriage {
     pub fn runs(&self) -> Option<&[u64]> {
         match self {
             Self::Packets { runs, .. } | Self::Pages { runs, .. } => Some(runs),
-            Self::Whole | Self::Reversed { .. } | Self::Described { .. } | Self::Stripped { .. } => None,
+            Self::Whole
+            | Self::Reversed { .. }
+            | Self::Described { .. }
+            | Self::Stripped { .. }
+            | Self::Text { .. } => None,
         }
     }
 
@@ -240,7 +264,9 @@ impl Media {
     /// The track of pictures, or the first one, and its last sample at that time or before that decoding can begin at.
     fn leading(&self, tracks: &[usize], position_ns: u64) -> Option<(&Track, Entry)> {
         let chosen = || tracks.iter().filter_map(|track| self.tracks.get(*track));
-        let track = chosen().find(|track| !track.index.is_all_sync()).or(chosen().next())?;
+        let is_heard = |track: &&Track| !track.codec.is_text();
+        let track =
+            chosen().find(|track| track.has_groups()).or(chosen().find(is_heard)).or(chosen().next())?;
         let mut cursor = track.cursor_at(i64::try_from(position_ns).unwrap_or(i64::MAX));
         track.index.next(&mut cursor).map(|entry| (track, entry))
     }
@@ -299,7 +325,12 @@ impl Track {
         {
             return (begin..end, Packing::After { first: first.into() });
         }
-        (entry.at..end, self.packing(entry.at))
+        let packing = match self.carriage {
+            Carriage::Text { has_length } if entry.is_sync => Packing::Text { has_length },
+            Carriage::Text { .. } => Packing::Nothing,
+            _ => self.packing(entry.at),
+        };
+        (entry.at..end, packing)
     }
 
     /// What is sent before what the file has of a sample.
@@ -317,7 +348,10 @@ impl Track {
     /// What is to be done with a sample that begins at `at` before it is sent.
     fn packing(&self, at: u64) -> Packing {
         match &self.carriage {
-            Carriage::Whole | Carriage::Described { .. } | Carriage::Stripped { .. } => Packing::Plain,
+            Carriage::Whole
+            | Carriage::Described { .. }
+            | Carriage::Stripped { .. }
+            | Carriage::Text { .. } => Packing::Plain,
             Carriage::Reversed { bytes } => Packing::Reversed { bytes: *bytes },
             Carriage::Packets { pid, moved, stride, runs } => {
                 let moves = moved.partition_point(|(from, _)| *from <= at);
@@ -328,6 +362,11 @@ impl Track {
             }
             Carriage::Pages { serials, runs } => ogg::packing(serials, runs, at),
         }
+    }
+
+    /// Whether some of its samples need others.
+    pub fn has_groups(&self) -> bool {
+        !self.index.is_all_sync() && !self.codec.is_text()
     }
 
     /// What the times of its index count.

@@ -28,6 +28,13 @@ pub enum Packing {
         /// Such as parameter sets, as they are sent.
         first: Arc<[u8]>,
     },
+    /// Text.
+    Text {
+        /// Whether its length comes first, in 16 bits, and other things after it (3GPP TS 26.245, section 5.17).
+        has_length: bool,
+    },
+    /// None of it is sent.
+    Nothing,
     /// Pieces in packets of a transport stream, with those of others between them.
     Packets {
         /// Which packets.
@@ -60,6 +67,14 @@ impl Packing {
                 bytes[..count].copy_from_slice(&first[..count]);
                 bytes.len()
             }
+            Self::Text { has_length: false } => bytes.len(),
+            Self::Text { has_length: true } => {
+                let Some((length, text)) = bytes.split_first_chunk::<2>() else { return 0 };
+                let count = usize::from(u16::from_be_bytes(*length)).min(text.len());
+                bytes.copy_within(2..2 + count, 0);
+                count
+            }
+            Self::Nothing => 0,
             Self::Packets { pid, stride, first } => gather(bytes, pid, stride.into(), first.into()),
             Self::Pages { serial, first } => join(bytes, serial, first as usize),
         }

@@ -97,7 +97,9 @@ impl Plan {
         let next_ns = self.cursors.iter().filter_map(|cursor| Some(cursor.next.as_ref()?.decode_ns)).min();
         let lacks = |cursor: &TrackCursor| {
             let is_near = |next_ns: i64| next_ns.saturating_sub(cursor.last_ns) < PAUSE_NS;
-            cursor.next.is_none() && next_ns.is_none_or(is_near)
+            // Texts may be far from each other.
+            let is_text = self.media.tracks().get(cursor.track).is_some_and(|track| track.codec.is_text());
+            cursor.next.is_none() && next_ns.is_none_or(|next_ns| !is_text && is_near(next_ns))
         };
         self.cursors.iter().any(lacks)
     }

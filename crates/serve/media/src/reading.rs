@@ -189,9 +189,9 @@ impl Pass {
 
     fn of_kind(source: &mut Source, streams: Streams, is_all: bool) -> Result<Option<Self>> {
         Ok(Some(match (kind::of(source)?, streams) {
-            (Kind::Mp4, _) => Self::Mp4(mp4::Pass::new(source)),
-            (Kind::Matroska, _) => Self::Matroska(Box::new(matroska::Pass::new(source)?)),
-            (Kind::Transport { from, layout }, Streams::AsTracks) => {
+            (Kind::Mp4, _) => Self::Mp4(mp4::Pass::new(source, streams.text())),
+            (Kind::Matroska, _) => Self::Matroska(Box::new(matroska::Pass::new(source, streams.text())?)),
+            (Kind::Transport { from, layout }, Streams::AsTracks | Streams::WithText { .. }) => {
                 match elementary::Pass::begin(source, from, layout, is_all)? {
                     Begun::Tracks(pass) => Self::Elementary(pass),
                     Begun::AsItIs => Self::Whole(Kind::Transport { from, layout }),

@@ -120,6 +120,11 @@ pub enum Codec {
     Jpeg,
     /// Metadata in KLV units (RFC 6597).
     Klv,
+    /// Text (RFC 4103).
+    T140 {
+        /// In how many packets after its own a text is repeated (RFC 2198).
+        generations: u8,
+    },
     /// MPEG audio of layers I to III (RFC 2250, section 3.5).
     MpegAudio,
     /// An MPEG-2 transport stream (RFC 2250, section 2).
@@ -171,6 +176,7 @@ impl Codec {
             | Self::Pcm { clock_rate, .. }
             | Self::Vorbis { clock_rate, .. } => *clock_rate,
             Self::Opus { .. } | Self::MultiOpus(_) => 48_000,
+            Self::T140 { .. } => 1000,
             Self::H264 { .. }
             | Self::H265 { .. }
             | Self::Vp8
@@ -202,9 +208,15 @@ impl Codec {
             | Self::Opus { .. }
             | Self::MultiOpus(_)
             | Self::Klv
+            | Self::T140 { .. }
             | Self::MpegAudio
             | Self::MpegTransport => false,
         }
+    }
+
+    /// Whether its samples are text.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Self::T140 { .. })
     }
 
     /// The number in its packets: of its own where the profile has one (RFC 3551, section 6), else by its track.
@@ -223,6 +235,11 @@ impl Codec {
             _ => dynamic(track),
         }
     }
+}
+
+/// The number of a text in packets of that number, which repeat it.
+pub(crate) fn repeated_payload_type(payload_type: u8) -> u8 {
+    dynamic(usize::from(payload_type) + 1)
 }
 
 /// 96 to 127 are free; a presentation with more tracks has none of them played together.

@@ -9,7 +9,7 @@ use sdp_types::{
     Session, TransportProto,
 };
 
-use crate::presentation::{Codec, PcmValues, Presentation, Track};
+use crate::presentation::{Codec, PcmValues, Presentation, Track, repeated_payload_type};
 use crate::range::Unit;
 use crate::target::track_name;
 
@@ -72,6 +72,7 @@ fn kind(codec: &Codec) -> MediaType {
     match codec {
         Codec::MpegTransport => MediaType::Video,
         Codec::Klv => MediaType::Application,
+        Codec::T140 { .. } => MediaType::Text,
         pictures if pictures.is_pictures() => MediaType::Video,
         _ => MediaType::Audio,
     }
@@ -80,11 +81,20 @@ fn kind(codec: &Codec) -> MediaType {
 fn media(number: usize, track: &Track, full: Option<(&str, &str)>) -> Media {
     let codec = &track.codec;
     let payload_type = codec.payload_type(number);
-    let mut media = Media::builder(kind(codec), 0, TransportProto::RtpAvp, payload_type);
+    // What is repeated has a number of its own, for texts that are new in a packet and for those that are not.
+    let repeated = repeated_payload_type(payload_type);
+    let has_repeated = matches!(codec, Codec::T140 { generations: 1.. });
+    let formats = if has_repeated { format!("{payload_type} {repeated}") } else { payload_type.to_string() };
+    let mut media = Media::builder(kind(codec), 0, TransportProto::RtpAvp, formats);
     if let Some(bits) = track.bits_per_second {
         media = media.bandwidth(Bandwidth::new(BandwidthType::As, bits.div_ceil(1000)));
     }
     media = media.attribute(map(codec, payload_type));
+    if let Codec::T140 { generations: generations @ 1.. } = codec {
+        let texts = vec![repeated.to_string(); usize::from(*generations) + 1].join("/");
+        media = media.attribute(Attribute::with_value("fmtp", format!("{payload_type} {texts}")));
+        media = media.attribute(RtpMap::new(repeated, "t140", codec.clock_rate()));
+    }
     let parameters = parameters(codec);
     if !parameters.is_empty() {
         let mut format = Fmtp::new(payload_type);
@@ -123,6 +133,8 @@ fn map(codec: &Codec, payload_type: u8) -> RtpMap {
         Codec::Mpeg4 { .. } => ("MP4V-ES", None),
         Codec::Jpeg => ("JPEG", None),
         Codec::Klv => ("smpte336m", None),
+        Codec::T140 { generations: 0 } => ("t140", None),
+        Codec::T140 { .. } => ("red", None),
         Codec::MpegAudio => ("MPA", None),
         Codec::MpegTransport => ("MP2T", None),
     };
@@ -190,6 +202,7 @@ fn parameters(codec: &Codec) -> Vec<(&'static str, String)> {
         | Codec::Vp8
         | Codec::Jpeg
         | Codec::Klv
+        | Codec::T140 { .. }
         | Codec::MpegAudio
         | Codec::MpegTransport => vec![],
     }
@@ -295,6 +308,8 @@ mod tests {
             Codec::Vorbis { configuration: vec![0, 0, 0, 1], clock_rate: 44_100, channels: 2 },
             Codec::MultiOpus(OpusStreams { streams: 4, coupled: 2, mapping: vec![0, 4, 1, 2, 3, 5] }),
             Codec::Klv,
+            Codec::T140 { generations: 0 },
+            Codec::T140 { generations: 2 },
         ]);
         let host: IpAddr = core::net::Ipv6Addr::LOCALHOST.into();
         let text = String::from_utf8(describe(&all, host)).expect("text");
@@ -337,10 +352,16 @@ mod tests {
             "a=fmtp:113 num_streams=4;coupled_streams=2;channel_mapping=0,4,1,2,3,5",
             "m=application 0 RTP/AVP 114",
             "a=rtpmap:114 smpte336m/90000",
+            "m=text 0 RTP/AVP 115",
+            "a=rtpmap:115 t140/1000",
+            "m=text 0 RTP/AVP 116 117",
+            "a=rtpmap:116 red/1000",
+            "a=fmtp:116 117/117/117",
+            "a=rtpmap:117 t140/1000",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in {text}");
         }
         assert!(!text.contains("a=fmtp:97"));
-        assert_eq!(Session::parse(text.as_bytes()).expect("a description").medias.len(), 19);
+        assert_eq!(Session::parse(text.as_bytes()).expect("a description").medias.len(), 21);
     }
 }

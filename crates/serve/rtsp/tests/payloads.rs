@@ -47,6 +47,38 @@ fn a_small_sample_is_a_packet() {
     assert_eq!(whole(Format::Eac3, &[0x0B, 0x77]), [[0, 1, 0x0B, 0x77]]);
     assert_eq!(whole(Format::Vorbis { ident: 1 }, &[7]), [[0, 0, 1, 1, 0, 1, 7]]);
     assert_eq!(whole(Format::Pcm { frame_bytes: 4 }, &[1, 2, 3, 4, 5]), [[1, 2, 3, 4]]);
+    assert_eq!(whole(Format::T140 { generations: 0 }, b"hi"), [b"hi\xE2\x80\xA8"]);
+    assert_eq!(whole(Format::T140 { generations: 2 }, b"hi"), [b"ahi\xE2\x80\xA8"]);
+}
+
+#[test]
+fn a_text_is_repeated_in_the_packets_after_it() {
+    let texts = ["one", "", "three", "", "", ""].map(|text| text.as_bytes().to_vec());
+    let (buffer, mut places) = lay_out(&texts);
+    places[5].timestamp = 90_000;
+    let arrived = send(Format::T140 { generations: 2 }, &buffer, &places, 1400);
+    let (one, three) = ("one\u{2028}", "three\u{2028}");
+    // A second is 1000 ticks: in 14 bits before 10 for the length.
+    let head = |ms: u32, text: &str| (1 << 31 | 97 << 24 | ms << 10 | text.len() as u32).to_be_bytes();
+    let packet =
+        |heads: &[[u8; 4]], texts: &[&str]| [heads.concat(), vec![97], texts.concat().into_bytes()].concat();
+    let expected = [
+        packet(&[], &[one]),
+        packet(&[head(1000, one)], &[one]),
+        packet(&[head(2000, one), head(1000, "")], &[one, three]),
+        packet(&[head(2000, ""), head(1000, three)], &[three]),
+        packet(&[head(2000, three), head(1000, "")], &[three]),
+    ];
+    assert!(arrived.iter().map(|one| one.is_marked).eq([true, false, true, false, false]));
+    assert_eq!(payloads(arrived), expected);
+    let huge = vec![b'a'; 1 << 16];
+    let samples = [Sample { at: 0..huge.len(), timestamp: 0 }];
+    let result = Packetiser::new(Format::T140 { generations: 0 }, 96, 1, 0, 1400).packetise(
+        &huge,
+        &samples,
+        &mut vec![],
+    );
+    assert!(matches!(result, Err(Unsendable::TooLong { .. })), "{result:?}");
 }
 
 #[test]
@@ -172,6 +204,30 @@ proptest! {
     }
 
     #[test]
+    fn of_texts_that_are_repeated_two_packets_in_turn_may_be_lost(
+        texts in prop::collection::vec("[a-z\u{e9}\u{4e2d}]{0,400}", 0..8),
+        lost in prop::collection::vec(any::<bool>(), 200),
+        bytes_max in bytes_max(),
+    ) {
+        let samples = texts.iter().map(|text| text.clone().into_bytes()).chain([vec![], vec![]]);
+        let (buffer, places) = lay_out(&samples.collect::<Vec<_>>());
+        let expected: String = texts.iter().filter(|text| !text.is_empty()).map(|text| text.clone() + "\u{2028}").collect();
+        let sent = |generations| send(Format::T140 { generations }, &buffer, &places, bytes_max);
+        let plain = payloads(sent(0));
+        prop_assert!(plain.iter().all(|part| std::str::from_utf8(part).is_ok()), "a letter in two packets");
+        prop_assert_eq!(String::from_utf8(plain.concat()).expect("text"), expected.clone());
+        let (mut in_turn, sent) = (0, sent(2));
+        let last = sent.len().saturating_sub(1);
+        let arrive = |(number, one): (usize, Arrived)| {
+            let is_lost = number < last && in_turn < 2 && lost[number % lost.len()];
+            in_turn = if is_lost { in_turn + 1 } else { 0 };
+            (!is_lost).then_some(one.payload)
+        };
+        let arrived: Vec<_> = sent.into_iter().enumerate().map(arrive).collect();
+        prop_assert_eq!(depayload::repeated(&arrived), expected);
+    }
+
+    #[test]
     fn plain_sound_comes_back(
         counts in prop::collection::vec(0..3000usize, 0..6),
         frame_bytes in 1..48u8,
@@ -244,7 +300,7 @@ proptest! {
         starts in prop::sample::select(vec![vec![], picture(0x22, 3, &[9; 40]), vec![0x12, 0, 0x0A, 0x0B]]),
         mistakes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         places in prop::collection::vec((0..720usize, 0..720usize), 0..5),
-        number in 0..9usize,
+        number in 0..11usize,
     ) {
         buffer.splice(0..0, starts);
         for (at, byte) in mistakes {
@@ -255,7 +311,8 @@ proptest! {
         }
         let formats = [
             Format::Vp8, Format::Vp9, Format::Av1, Format::Ac3, Format::Eac3, Format::Jpeg, Format::Klv,
-            Format::Pcm { frame_bytes: 6 }, Format::Vorbis { ident: 1 },
+            Format::Pcm { frame_bytes: 6 }, Format::Vorbis { ident: 1 }, Format::T140 { generations: 0 },
+            Format::T140 { generations: 2 },
         ];
         let whole = Sample { at: 0..buffer.len(), timestamp: 0 };
         let samples = places.iter().map(|(start, end)| Sample { at: *start..*end, timestamp: 0 });

@@ -104,6 +104,7 @@ impl<'a> Batch<'a> {
             let (start, bytes) = (self.slices.len(), message.iter().map(Packet::bytes).sum());
             for packet in message {
                 self.slices.push(IoSlice::new(packet.head()));
+                self.slices.extend(packet.own().map(IoSlice::new));
                 self.slices.extend(packet.pieces().map(|piece| IoSlice::new(&burst.buffer[piece])));
             }
             let segment = if message.len() > 1 { message[0].bytes() as u16 } else { 0 };

@@ -199,6 +199,7 @@ impl Connection {
         let mut slices = emptied(std::mem::take(&mut spare.slices));
         for (packet, head) in packets.iter().zip(&spare.heads) {
             slices.extend([IoSlice::new(head), IoSlice::new(packet.head())]);
+            slices.extend(packet.own().map(IoSlice::new));
             slices.extend(packet.pieces().map(|piece| IoSlice::new(&buffer[piece])));
         }
         self.send_slices(&mut slices);

@@ -32,6 +32,8 @@ fn key(path: &Path, subject: &Subject) -> Vec<u8> {
     let Subject { identity: Identity { bytes, modified_ns, .. }, streams } = subject;
     let streams = match streams {
         Streams::AsTracks => "tracks",
+        Streams::WithText { generations: 0 } => "text",
+        Streams::WithText { .. } => "text and repeats",
         Streams::AsTheyAre => "raw",
     };
     format!("{bytes} {modified_ns} {streams} {}\n", path.as_os_str().to_string_lossy()).into_bytes()

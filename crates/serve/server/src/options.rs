@@ -5,6 +5,9 @@ use forebay_rtsp::message::Status;
 
 use crate::catalog::Failure;
 
+/// In how many packets a text is repeated: as many as receivers are sure to take (RFC 4103, section 4.2).
+const GENERATIONS: u8 = 2;
+
 /// What can be chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Options {
@@ -15,7 +18,7 @@ pub(crate) struct Options {
     pub start_ns: u64,
     /// `end=SECONDS`: nor does what is after.
     pub end_ns: Option<u64>,
-    /// `raw`: a transport stream as it is, instead of its tracks.
+    /// `raw`: a transport stream as it is, instead of its tracks. `text`: subtitles as text, too; `text=red`: with each one repeated.
     pub streams: Streams,
 }
 
@@ -27,6 +30,10 @@ impl Options {
             match part.split_once('=').unwrap_or((part, "")) {
                 ("loop", value) => options.is_endless = is_wanted(value),
                 ("raw", value) if is_wanted(value) => options.streams = Streams::AsTheyAre,
+                ("text", value) if is_wanted(value) => {
+                    let generations = if value == "red" { GENERATIONS } else { 0 };
+                    options.streams = Streams::WithText { generations };
+                }
                 ("start", value) => options.start_ns = nanoseconds("start", value)?,
                 ("end", value) => options.end_ns = Some(nanoseconds("end", value)?),
                 _ => {}
@@ -67,8 +74,12 @@ mod tests {
         assert_eq!(told("loop=no").expect("options"), (false, 0, None));
         let streams = |query| Options::parse(query).expect("options").streams;
         assert_eq!(
-            ["", "raw=no", "raw&loop"].map(streams),
-            [Streams::AsTracks, Streams::AsTracks, Streams::AsTheyAre]
+            ["", "raw=no", "raw&loop", "text=0"].map(streams),
+            [Streams::AsTracks, Streams::AsTracks, Streams::AsTheyAre, Streams::AsTracks]
+        );
+        assert_eq!(
+            ["text", "loop&text=red"].map(streams),
+            [0, 2].map(|generations| Streams::WithText { generations })
         );
         for wrong in ["start=x", "end=-1", "start=2&end=1", "end=0", "start=nan"] {
             assert_eq!(told(wrong).expect_err(wrong).status, Status::BadRequest);

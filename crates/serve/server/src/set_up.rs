@@ -77,7 +77,7 @@ impl Serving {
             timestamp: u32::from_be_bytes([e, f, g, h]),
             packet_bytes_max: packet_bytes_max.min(self.settings.packet_bytes),
             is_video: is_video(&track.codec),
-            needs_sync: !track.index().is_all_sync(),
+            needs_sync: track.has_groups(),
             is_paced: matches!(transport, TrackTransport::Udp { .. }),
             is_bundled: matches!(track.format, Format::Aac | Format::MpegAudio),
         };

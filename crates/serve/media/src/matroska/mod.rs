@@ -23,7 +23,7 @@ use crate::media::{Carriage, Found, Track};
 use crate::reorder::Presented;
 use crate::source::Source;
 use crate::time::TimeBase;
-use crate::{ac3, parameter_sets, sound, vorbis, windows};
+use crate::{ac3, parameter_sets, sound, text, vorbis, windows};
 use blocks::{Cluster, Taken};
 use ebml::{Element, Size, id};
 use lacing::Laced;
@@ -73,13 +73,15 @@ pub(crate) struct Pass {
     compared: usize,
     /// The cluster that is being read.
     cluster: Option<Cluster>,
+    /// In how many packets texts are repeated, where they are tracks.
+    text: Option<u8>,
     at: u64,
     /// Up to where all elements made sense: behind damage, the next cluster may begin before the place that a length tells.
     sound_until: u64,
 }
 
 impl Pass {
-    pub fn new(source: &mut Source) -> Result<Self> {
+    pub fn new(source: &mut Source, text: Option<u8>) -> Result<Self> {
         let (header, segment) = first_segment(source)?;
         let at = segment.content;
         Ok(Self {
@@ -90,6 +92,7 @@ impl Pass {
             movie: None,
             compared: 0,
             cluster: None,
+            text,
             at,
             sound_until: at,
         })
@@ -162,7 +165,7 @@ impl Pass {
             _ => {}
         }
         if let (None, Some(info), Some(tracks)) = (&self.movie, &self.info, &self.tracks) {
-            self.movie = Some(Movie::read(self.header.clone(), info, tracks)?);
+            self.movie = Some(Movie::read(self.header.clone(), info, tracks, self.text)?);
         }
         match (element.id, element.size, &self.movie) {
             (id::CLUSTER, _, Some(_)) => {
@@ -187,7 +190,7 @@ impl Pass {
         };
         self.compared += 1;
         let is_few = self.compared <= SEGMENTS_MAX;
-        let next = if is_few { Movie::read(self.header.clone(), info, tracks).ok() } else { None };
+        let next = if is_few { Movie::read(self.header.clone(), info, tracks, self.text).ok() } else { None };
         let is_like =
             next.is_some_and(|next| next.time_base == movie.time_base && next.codings().eq(movie.codings()));
         let phrase = "a segment with other tracks than the first one";
@@ -205,7 +208,7 @@ impl Pass {
     pub fn found(&self, source: &Source) -> Result<Found> {
         let missing = "the list of tracks";
         let movie = self.movie.as_ref().ok_or(Error::Truncated { bytes: source.bytes(), missing })?;
-        Ok(movie.found())
+        movie.found()
     }
 }
 
@@ -259,7 +262,7 @@ struct Movie {
 
 impl Movie {
     /// What the header, and the elements with information and tracks, tell.
-    fn read(header: Vec<u8>, info: &[u8], tracks: &[u8]) -> Result<Self> {
+    fn read(header: Vec<u8>, info: &[u8], tracks: &[u8], text: Option<u8>) -> Result<Self> {
         let mut file = header;
         let content = [info, tracks, &ebml::EMPTY_CLUSTER].concat();
         ebml::write_header(id::SEGMENT, content.len() as u64, &mut file);
@@ -292,13 +295,14 @@ impl Movie {
                 movie.left_out.push(format!("{} that is {how}", track.codec_id()));
                 continue;
             }
-            match served(track).zip(stripped) {
+            match served(track, text).zip(stripped) {
                 // Numbers have no first bytes in common.
                 Some(((codec, format, Carriage::Whole), Some(begin))) => {
                     let carriage = Carriage::Stripped { begin: begin.to_vec() };
                     movie.drafts.push(movie.draft(track, (codec, format, carriage)));
                 }
                 Some((coding, None)) => movie.drafts.push(movie.draft(track, coding)),
+                _ if is_text(track) && text.is_none() => movie.left_out.push(text::unasked(track.codec_id())),
                 _ => {
                     let phrase = format!("{}, which is no codec that can be served", track.codec_id());
                     movie.left_out.push(phrase);
@@ -343,7 +347,7 @@ impl Movie {
         Ok(())
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> Result<Found> {
         let mut found =
             Found { left_out: self.left_out.clone(), recorded_ns: self.recorded_ns, ..Found::default() };
         for draft in &self.drafts {
@@ -351,13 +355,16 @@ impl Movie {
                 found.waiting += 1;
                 continue;
             };
+            if let Codec::T140 { generations } = draft.codec {
+                index = text::repeated(&index, self.time_base, generations)?.unwrap_or(index);
+            }
             index.lead();
             index.shift(-draft.lead_in);
             let (codec, language) = (draft.codec.clone(), draft.language.clone());
             let track = Track::new(codec, draft.format, language, self.time_base, index);
             found.tracks.push(track.carried(draft.carriage.clone()).numbered(draft.number));
         }
-        found
+        Ok(found)
     }
 }
 
@@ -381,7 +388,7 @@ fn stripped(encodings: &[ContentEncoding]) -> Option<Option<&[u8]>> {
 type Coding = (Codec, Format, Carriage);
 
 /// How a track is coded (RFC 9559; Matroska codec specifications), if that can be served.
-fn served(track: &TrackEntry) -> Option<Coding> {
+fn served(track: &TrackEntry, text: Option<u8>) -> Option<Coding> {
     let private = track.codec_private();
     let channels = || u8::try_from(track.audio()?.channels().get()).ok();
     let rate = || track.audio().map(|audio| audio.sampling_frequency() as u32);
@@ -410,10 +417,18 @@ fn served(track: &TrackEntry) -> Option<Coding> {
             let bits = track.audio()?.bit_depth()?.get();
             return sound::pcm(bits, rate()?, channels()?, track.codec_id().ends_with("LIT"));
         }
+        _ if is_text(track) => {
+            let (codec, format) = text::coding(text?);
+            return Some((codec, format, Carriage::Text { has_length: false }));
+        }
         "A_MS/ACM" => return windows::sound(private?).ok(),
         _ => return None,
     };
     Some((codec, format, Carriage::Whole))
+}
+
+fn is_text(track: &TrackEntry) -> bool {
+    ["S_TEXT/UTF8", "S_TEXT/ASCII"].contains(&track.codec_id())
 }
 
 /// How AAC is coded by the old names of its codec, which have no configuration.

@@ -7,7 +7,7 @@ use mp4_atom::{Ac3SpecificBox, Dops, Ec3SpecificBox};
 use super::boxes::{Box, within};
 use super::{Unserved, esds};
 use crate::media::Carriage;
-use crate::{ac3, parameter_sets, sound, vorbis};
+use crate::{ac3, parameter_sets, sound, text, vorbis};
 
 /// What a picture or sound sample entry begins with, before the boxes in it.
 const VISUAL_BYTES: usize = 78;
@@ -41,6 +41,10 @@ impl Box<'_> {
             b"ulaw" | b"alaw" | b"sowt" | b"twos" | b"in24" | b"lpcm" | b"ipcm" => {
                 let unlike = || format!("{name} in values that RTP has no payload for");
                 let (codec, format, carriage) = self.plain().ok_or_else(|| Unserved::Because(unlike()))?;
+                return Ok(SampleEntry { name, codec, format, carriage });
+            }
+            b"tx3g" => {
+                let ((codec, format), carriage) = (text::coding(0), Carriage::Text { has_length: true });
                 return Ok(SampleEntry { name, codec, format, carriage });
             }
             _ => return Err(Unserved::Because(format!("{name}, which is no codec that can be served"))),

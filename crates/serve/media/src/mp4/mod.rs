@@ -12,6 +12,7 @@ mod fragments;
 mod table;
 
 use forebay_rtsp::packetise::Format;
+use forebay_rtsp::presentation::Codec;
 use mp4_atom::{Mdhd, Mvhd};
 
 use crate::error::{Error, Result};
@@ -20,6 +21,7 @@ use crate::joints::Times;
 use crate::media::{Found, Track};
 use crate::sound;
 use crate::source::Source;
+use crate::text;
 use crate::time::TimeBase;
 use boxes::{BoxAt, Boxes, decode, within};
 use descriptions::Served;
@@ -91,14 +93,16 @@ pub(crate) struct Pass {
     /// Where the file begins that was put after others.
     origin: u64,
     at: u64,
+    /// In how many packets texts are repeated, where they are tracks.
+    text: Option<u8>,
 }
 
 impl Pass {
-    pub fn new(source: &Source) -> Self {
+    pub fn new(source: &Source, text: Option<u8>) -> Self {
         let samples_max = samples_max(source.bytes());
         let samples_left = samples_max;
         let (is_fragmented, is_closed) = (false, false);
-        Self { movie: None, is_fragmented, is_closed, samples_max, samples_left, origin: 0, at: 0 }
+        Self { movie: None, is_fragmented, is_closed, samples_max, samples_left, origin: 0, at: 0, text }
     }
 
     pub fn at(&self) -> u64 {
@@ -136,13 +140,13 @@ impl Pass {
             b"moov" if self.movie.is_none() => {
                 let content = found.content(source, TABLES_BYTES_MAX)?;
                 self.is_closed = within(&content, &[b"mvex"]).is_none();
-                self.movie = Some(read_movie(&content, source, &mut self.samples_left)?);
+                self.movie = Some(read_movie(&content, source, self.text, &mut self.samples_left)?);
             }
             b"ftyp" => self.origin = found.start,
             // Another recording was put after this one.
             b"moov" if self.is_fragmented => {
                 let content = found.content(source, TABLES_BYTES_MAX)?;
-                let next = read_movie(&content, source, &mut self.samples_left)?;
+                let next = read_movie(&content, source, self.text, &mut self.samples_left)?;
                 if let Some(movie) = &mut self.movie {
                     movie.join(next, self.origin);
                 }
@@ -229,7 +233,11 @@ impl Movie {
                 edits.last_to_the_end();
             }
             let index = draft.builder.clone().finish(draft.last_step).map(|index| edits.apply(index));
-            let Some(mut index) = index.transpose()?.filter(|index| index.count() > 0) else {
+            let mut index = index.transpose()?.filter(|index| index.count() > 0);
+            if let (Some(texts), Codec::T140 { generations }) = (&index, &draft.entry.codec) {
+                index = text::repeated(texts, draft.time_base, *generations)?;
+            }
+            let Some(mut index) = index else {
                 found.waiting += 1;
                 found.left_out.push(format!("{} without samples", draft.entry.name));
                 continue;
@@ -244,7 +252,7 @@ impl Movie {
     }
 }
 
-fn read_movie(movie: &[u8], source: &Source, samples_left: &mut u64) -> Result<Movie> {
+fn read_movie(movie: &[u8], source: &Source, text: Option<u8>, samples_left: &mut u64) -> Result<Movie> {
     let header = find_in::<Mvhd>(movie, &[b"mvhd"]);
     let ticks = header.as_ref().map_or(0, |header| header.timescale);
     // Most writers leave the time at 0, which is long before 1970 too.
@@ -264,7 +272,7 @@ fn read_movie(movie: &[u8], source: &Source, samples_left: &mut u64) -> Result<M
     found.defaults = defaults.filter_map(|one| decode(&one)).collect();
     let mut is_encrypted = false;
     for track in Boxes(movie).filter(|one| &one.name == b"trak").take(TRACKS_MAX) {
-        match read_track(track.content, &found.defaults, ticks, source.bytes(), samples_left)? {
+        match read_track(track.content, &found.defaults, ticks, source.bytes(), text, samples_left)? {
             Ok(draft) => found.drafts.push(draft),
             Err(Unserved::Encrypted) => is_encrypted = true,
             Err(Unserved::Because(phrase)) => found.left_out.push(phrase),
@@ -290,6 +298,7 @@ fn read_track(
     defaults: &[mp4_atom::Trex],
     movie_ticks: u32,
     file_bytes: u64,
+    text: Option<u8>,
     samples_left: &mut u64,
 ) -> Result<Result<Draft, Unserved>> {
     // A name follows, in any coding (8.4.3), which mp4-atom wants to be UTF-8.
@@ -306,10 +315,17 @@ fn read_track(
     let Some((entry, mut served)) = entry else {
         return Ok(Err(Unserved::Because("a track without description".to_owned())));
     };
-    let entry = match entry {
-        Ok(entry) if is_played => entry,
-        Ok(entry) => return Ok(Err(Unserved::Because(format!("{} that is not played", entry.name)))),
-        Err(unserved) => return Ok(Err(unserved)),
+    let entry = match (entry, text) {
+        (Ok(entry), Some(generations)) if entry.codec.is_text() => {
+            let (codec, format) = text::coding(generations);
+            SampleEntry { codec, format, ..entry }
+        }
+        (Ok(entry), None) if entry.codec.is_text() => {
+            return Ok(Err(Unserved::Because(text::unasked(&entry.name))));
+        }
+        (Ok(entry), _) if is_played => entry,
+        (Ok(entry), _) => return Ok(Err(Unserved::Because(format!("{} that is not played", entry.name)))),
+        (Err(unserved), _) => return Ok(Err(unserved)),
     };
     let header =
         find_in::<Mdhd>(track, &[b"mdia", b"mdhd"]).ok_or(Error::Damaged("a track has no header"))?;

@@ -40,13 +40,17 @@ fn with_checksums(file: &[u8]) -> Vec<u8> {
 /// Opens a file, describes it, and plays it from several places. Returns how many samples there are.
 pub fn play(file: &Vec<u8>) -> Result<u64, Error> {
     if file.starts_with(b"OggS") {
-        let _ = play_as_it_is(&with_checksums(file));
+        let _ = play_as_it_is(&with_checksums(file), Streams::AsTracks);
     }
-    play_as_it_is(file)
+    if [&b"tx3g"[..], b"S_TEXT"].iter().any(|name| file.windows(name.len()).any(|bytes| bytes == *name)) {
+        let _ = play_as_it_is(file, Streams::WithText { generations: 2 });
+    }
+    play_as_it_is(file, Streams::AsTracks)
 }
 
-fn play_as_it_is(file: &Vec<u8>) -> Result<u64, Error> {
-    let media = Arc::new(Media::read(file).inspect_err(|error| assert!(!error.to_string().is_empty()))?);
+fn play_as_it_is(file: &Vec<u8>, streams: Streams) -> Result<u64, Error> {
+    let media = Media::read_as(file, streams);
+    let media = Arc::new(media.inspect_err(|error| assert!(!error.to_string().is_empty()))?);
     let count = media.tracks().iter().map(|track| track.index().count()).sum();
     assert!(count <= SAMPLES_MAX);
     media.tracks().iter().for_each(|track| check(track.index()));

@@ -63,6 +63,10 @@ pub fn more_files(folder: &Folder) -> Vec<(&'static str, Vec<u8>)> {
     let [vorbis, opus] = ["-c:a libvorbis -t 0.5", "-c:a libopus -t 0.2"]
         .map(|options| read(("link.ogg", format!("-vn {options} -fflags +bitexact"))).1);
     files.push(("chain.ogg", [&vorbis[..], &opus, &vorbis].concat()));
+    folder.put("a.srt", "1\n00:00:00,100 --> 00:00:00,500\nOne\n\n2\n00:00:00,600 --> 00:00:00,900\nTwo\n\n");
+    let input = format!("-f srt -i {} -map 1:a -map 2 -c:a aac -t 1", folder.path("a.srt").display());
+    files.push(read(("text.mp4", format!("{input} -c:s mov_text"))));
+    files.push(read(("text.mkv", format!("{input} -c:s subrip -fflags +bitexact"))));
     files
 }
 

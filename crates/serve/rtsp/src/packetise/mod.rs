@@ -17,11 +17,13 @@ mod mpeg;
 mod mpeg4;
 mod nal;
 mod pcm;
+mod t140;
 mod vorbis;
 mod vp8;
 mod vp9;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -68,6 +70,11 @@ pub enum Format {
     Pcm {
         /// The bytes of all channels at one time; not 0.
         frame_bytes: u8,
+    },
+    /// Text (RFC 4103).
+    T140 {
+        /// In how many packets after its own a text is repeated (RFC 2198); 0, or a few.
+        generations: u8,
     },
     /// Vorbis packets (RFC 5215).
     Vorbis {
@@ -153,6 +160,8 @@ pub enum Unsendable {
 pub struct Packet {
     head: [u8; HEAD_BYTES_MAX],
     head_bytes: u8,
+    /// What stands in no buffer.
+    own: Option<Arc<[u8]>>,
     piece_count: u8,
     pieces: [(u32, u32); PIECES_MAX],
     bytes: u32,
@@ -164,7 +173,12 @@ impl Packet {
         &self.head[..self.head_bytes.into()]
     }
 
-    /// What follows it, as places in the buffer.
+    /// What follows it and stands in no buffer: of text only.
+    pub fn own(&self) -> Option<&[u8]> {
+        self.own.as_deref()
+    }
+
+    /// What follows that, as places in the buffer.
     pub fn pieces(&self) -> impl Iterator<Item = Range<usize>> {
         self.pieces[..self.piece_count.into()].iter().map(|(start, end)| *start as usize..*end as usize)
     }
@@ -182,6 +196,7 @@ impl Packet {
     /// All of it, at the end of `to`.
     pub fn copy_to(&self, buffer: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(self.head());
+        to.extend_from_slice(self.own().unwrap_or_default());
         self.pieces().for_each(|piece| to.extend_from_slice(&buffer[piece]));
     }
 
@@ -218,6 +233,11 @@ impl Packet {
         self.head[1] &= 0x7F;
     }
 
+    fn bring(&mut self, own: Arc<[u8]>) {
+        self.bytes += own.len() as u32;
+        self.own = Some(own);
+    }
+
     fn say(&mut self, bytes: &[u8]) {
         let at = usize::from(self.head_bytes);
         self.head[at..at + bytes.len()].copy_from_slice(bytes);
@@ -250,6 +270,7 @@ pub struct Packetiser {
     packet_bytes_max: usize,
     extension_bytes: usize,
     payload_bytes_max: usize,
+    texts: t140::Texts,
 }
 
 impl Packetiser {
@@ -259,8 +280,16 @@ impl Packetiser {
         let packet_bytes_max = packet_bytes_max.clamp(PACKET_BYTES_MIN, PACKET_BYTES_MAX);
         let payload_bytes_max = packet_bytes_max - RTP_HEADER_BYTES;
         let payload_type = payload_type & 0x7F;
-        let extension_bytes = 0;
-        Self { format, payload_type, ssrc, sequence, packet_bytes_max, extension_bytes, payload_bytes_max }
+        Self {
+            format,
+            payload_type,
+            ssrc,
+            sequence,
+            packet_bytes_max,
+            extension_bytes: 0,
+            payload_bytes_max,
+            texts: t140::Texts::default(),
+        }
     }
 
     /// Whether packets leave room for an extension from here on. Then the smallest bound on them is larger by that.
@@ -313,6 +342,7 @@ impl Packetiser {
             Format::Mpeg4 => self.mpeg4(samples, packets),
             Format::Opus => self.opus(samples, packets),
             Format::Pcm { frame_bytes } => self.pcm(frame_bytes, samples, packets),
+            Format::T140 { generations } => self.t140(generations, buffer, samples, packets),
             Format::Vorbis { ident } => self.vorbis(ident, samples, packets),
             Format::Vp8 => self.vp8(samples, packets),
             Format::Vp9 => self.vp9(buffer, samples, packets),
@@ -370,6 +400,7 @@ impl Packetiser {
         let mut packet = Packet {
             head: [0; HEAD_BYTES_MAX],
             head_bytes: 0,
+            own: None,
             piece_count: 0,
             pieces: [(0, 0); PIECES_MAX],
             bytes: 0,

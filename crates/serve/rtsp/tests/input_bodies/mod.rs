@@ -161,6 +161,8 @@ pub fn samples(data: &[u8]) {
         Format::Klv,
         Format::Mpeg4,
         Format::Pcm { frame_bytes: 6 },
+        Format::T140 { generations: 0 },
+        Format::T140 { generations: 2 },
         Format::Vorbis { ident: 1 },
         Format::Vp8,
         Format::Vp9,

@@ -195,3 +195,34 @@ pub fn jpeg(arrived: &[Arrived]) -> Vec<Jpeg> {
     assert!(is_first, "a picture without its end");
     pictures
 }
+
+/// Texts that are repeated in later packets (RFC 2198), where some packets have not come.
+pub fn repeated(arrived: &[Option<Vec<u8>>]) -> String {
+    let (mut text, mut missing) = (Vec::new(), 0);
+    for one in arrived {
+        let Some(payload) = one else {
+            missing += 1;
+            continue;
+        };
+        let (mut lengths, mut rest) = (Vec::new(), &payload[..]);
+        while let [first, a, b, c, after @ ..] = rest
+            && first & 0x80 != 0
+        {
+            lengths.push(usize::from(b & 3) << 8 | usize::from(*c));
+            assert!(u32::from_be_bytes([0, *a, *b, *c]) >> 10 <= 20_000, "milliseconds");
+            rest = after;
+        }
+        rest = &rest[1..];
+        let known = lengths.len();
+        for (number, length) in lengths.into_iter().enumerate() {
+            let (repeat, after) = rest.split_at(length);
+            if known - number <= missing {
+                text.extend(repeat);
+            }
+            rest = after;
+        }
+        text.extend(rest);
+        missing = 0;
+    }
+    String::from_utf8(text).expect("text")
+}
