@@ -75,7 +75,7 @@ rtsp://HOST:8554/NAME/PATH, where NAME is what the DIR is called.
 A URL may end with ?loop (start again at the end), with ?start=SECONDS (skip
 the beginning), with ?end=SECONDS (skip the rest), or with several of them,
 joined by &. The streams of a transport stream are tracks; with ?raw it is sent
-as it is.
+as it is. With ?text, subtitles are sent as text; ?text=red repeats each text.
 
 A settings file has the names of the options, and more: folders with users of
 their own, limits and TLS.
