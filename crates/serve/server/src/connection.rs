@@ -151,9 +151,12 @@ impl Connection {
     }
 
     fn send_slices_as_they_are(&mut self, mut slices: &mut [IoSlice<'_>]) {
+        if self.cipher.is_some() {
+            self.flush();
+        }
         if let Some(cipher) = &mut self.cipher {
-            cipher.send(slices, &mut self.backlog);
-            return self.flush();
+            self.is_broken |= cipher.send(slices, &mut self.stream, &mut self.backlog).is_err();
+            return;
         }
         while !slices.is_empty() && self.backlog.is_empty() && !self.is_broken {
             let some = slices.len().min(SLICES_MAX);

@@ -86,13 +86,25 @@ impl Cipher {
         self.0.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
     }
 
-    /// Encrypts bytes, at the end of `backlog`.
-    pub fn send(&mut self, slices: &[IoSlice<'_>], backlog: &mut Backlog) {
-        for slice in slices {
-            // Without a limit it takes everything.
-            let _ = self.0.writer().write_all(slice);
+    /// Encrypts bytes, in as few records as hold them, and sends them after all that were sent before. What `to` does not take
+    /// yet goes to `backlog`.
+    pub fn send(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        to: &mut impl Write,
+        backlog: &mut Backlog,
+    ) -> io::Result<()> {
+        // Without a limit it takes everything.
+        let _ = self.0.writer().write_vectored(slices);
+        while backlog.is_empty() && self.0.wants_write() {
+            match self.0.write_tls(to) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
         }
         self.write_out(backlog);
+        Ok(())
     }
 
     /// Tells the client that nothing more comes, at the end of `backlog`; a second call changes nothing.

@@ -171,8 +171,8 @@ impl Drop for Server {
 }
 
 /// A client that speaks RTSP as a test tells it to.
-pub struct Client {
-    reader: BufReader<TcpStream>,
+pub struct Client<S = TcpStream> {
+    reader: BufReader<S>,
     cseq: u32,
     url: String,
 }
@@ -207,10 +207,21 @@ impl Client {
     /// On a connection to a server at `address`.
     pub fn on(stream: TcpStream, address: SocketAddr) -> io::Result<Self> {
         stream.set_read_timeout(Some(LIMIT))?;
-        Ok(Self { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") })
+        Ok(Self::over(stream, address))
     }
 
     pub fn stream(&self) -> &TcpStream {
+        self.reader.get_ref()
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// On whatever carries bytes to a server at `address` and back.
+    pub fn over(stream: S, address: SocketAddr) -> Self {
+        Self { reader: BufReader::new(stream), cseq: 0, url: format!("rtsp://{address}/") }
+    }
+
+    pub fn carrier(&self) -> &S {
         self.reader.get_ref()
     }
 
