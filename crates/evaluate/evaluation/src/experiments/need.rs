@@ -9,6 +9,8 @@ use forebay_results::median;
 const PRECISION: f64 = 0.02;
 /// Each step of the first way down leaves so much.
 const DOWN: f64 = 0.75;
+/// The same from the knee on: just below it most programs answer much later, and others far below as soon.
+const DOWN_FROM_KNEE: [f64; 4] = [0.96, 0.92, 0.85, DOWN];
 /// Below this no program runs.
 const LEAST_BYTES: f64 = (256u32 << 10) as f64;
 /// From one side to the other there are no more steps than this.
@@ -41,8 +43,15 @@ pub fn knee<E>(
     rounds: u16,
     mut enough: impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<Option<Knee>, E> {
-    let Some(top) = enough_above(used_bytes, most_bytes, &mut enough)? else { return Ok(None) };
-    let Some(first) = bracket(top, DOWN, 1.0 + PRECISION, &mut enough)? else { return Ok(None) };
+    let Some(first) = bracket(used_bytes, &[DOWN], 1.0 + PRECISION, &mut enough)? else { return Ok(None) };
+    // Nothing was tried yet that is enough: what is used may still grow.
+    let first = if first.1 < used_bytes {
+        first
+    } else {
+        let above = enough_above(used_bytes, most_bytes, &mut enough)?;
+        let Some((low, high)) = above else { return Ok(None) };
+        halves((low.max(first.0), high), 1.0 + PRECISION, &mut enough)?
+    };
     let mut brackets = vec![first];
     for _ in 1..rounds {
         let (_, high) = brackets[brackets.len() - 1];
@@ -65,41 +74,54 @@ pub fn knee<E>(
 /// # Errors
 /// Those of `bears`.
 pub fn least<E>(enough_bytes: f64, mut bears: impl FnMut(f64) -> Result<bool, E>) -> Result<f64, E> {
-    let found = bracket(enough_bytes, 1.0 - 2.0 * PRECISION, AS_FAR, &mut bears)?;
+    let found = bracket(enough_bytes, &DOWN_FROM_KNEE, AS_FAR, &mut bears)?;
     Ok(found.map_or(LEAST_BYTES, |(_, high)| high))
 }
 
-/// `bytes`, or more where that is too little, up to `most_bytes`: each step is twice as large as the one before.
+/// `bytes`, or more where that is too little, up to `most_bytes`, with the limit tried before: each step is twice as large as the
+/// one before.
 fn enough_above<E>(
     bytes: f64,
     most_bytes: f64,
     enough: &mut impl FnMut(f64) -> Result<bool, E>,
-) -> Result<Option<f64>, E> {
-    let (mut at, mut step) = (bytes, 2.0 * PRECISION);
+) -> Result<Option<Bracket>, E> {
+    let (mut before, mut at, mut step) = (0.0, bytes, 2.0 * PRECISION);
     while !enough(at)? {
         if at >= most_bytes {
             return Ok(None);
         }
-        at = (at * (1.0 + step)).min(most_bytes);
+        (before, at) = (at, (at * (1.0 + step)).min(most_bytes));
         step *= 2.0;
     }
-    Ok(Some(at))
+    Ok(Some((before, at)))
 }
 
-/// Down from a limit that is enough by factors, then by halves until the two sides are `as_far` from each other.
+/// Down from a limit that is enough by factors, of which the last goes on, then by halves.
 fn bracket<E>(
     top: f64,
-    factor: f64,
+    factors: &[f64],
     as_far: f64,
     enough: &mut impl FnMut(f64) -> Result<bool, E>,
 ) -> Result<Option<Bracket>, E> {
+    let mut factors = factors.iter().copied();
+    let mut factor = factors.next().unwrap_or(DOWN);
     let (mut low, mut high) = (top * factor, top);
     while enough(low)? {
+        factor = factors.next().unwrap_or(factor);
         (low, high) = (low * factor, low);
         if low < LEAST_BYTES {
             return Ok(None);
         }
     }
+    halves((low, high), as_far, enough).map(Some)
+}
+
+/// By halves until the two sides are `as_far` from each other.
+fn halves<E>(
+    (mut low, mut high): Bracket,
+    as_far: f64,
+    enough: &mut impl FnMut(f64) -> Result<bool, E>,
+) -> Result<Bracket, E> {
     while high > as_far * low {
         let middle = (low + high) / 2.0;
         if enough(middle)? {
@@ -108,7 +130,7 @@ fn bracket<E>(
             low = middle;
         }
     }
-    Ok(Some((low, high)))
+    Ok((low, high))
 }
 
 /// From `begin` by factors to the first limit of which `holds` is true, with the one before it.

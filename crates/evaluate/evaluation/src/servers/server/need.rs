@@ -20,7 +20,7 @@ use crate::experiments::{Knee, Server, Trial, knee, least};
 use crate::harness::interrupt::Interrupt;
 use crate::harness::progress::Steps;
 use crate::{Error, Progress};
-use live::{Live, LiveProgram, LiveServer, Window};
+use live::{For, Live, LiveProgram, LiveServer, Window};
 
 /// Of what is asked.
 #[derive(Debug)]
@@ -117,12 +117,16 @@ const STEPS_OF_ROUND: usize = 4;
 const MISSED_MIN: f64 = 16.0;
 /// And more is too little only beyond so many times what comes back with all memory.
 const MISSED_TIMES: f64 = 2.0;
+/// What pages come back after a change of the limit become fewer from window to window; where so large a share of them comes back
+/// in the next one, they go on.
+const GOES_ON_MISSING: f64 = 0.75;
 /// In a window it works where its rate is this share of that with all memory.
 const WORKS: f64 = 0.5;
 /// So many windows in which it neither works nor misses pages are enough: other programs have the processors.
 const IDLE_MAX: usize = 20;
 /// By so much answers may be later, and fewer.
 const BORNE: f64 = 1.1;
+const RATE_BORNE: f64 = 1.0 / BORNE;
 /// With all memory the group has grown to its size where it grows by less than this share in a window. One that grows evenly does
 /// so after about a hundred windows, and no group is waited for longer.
 const GROWN: f64 = 0.01;
@@ -251,7 +255,7 @@ struct Walk<'w, 's, 'l, 'p> {
     live: Option<Box<dyn Live + 'l>>,
     /// With all memory.
     all: Option<Window>,
-    /// So many windows it takes until all that is needed was touched.
+    /// So many windows for counting it takes until all that is needed was touched.
     covering: usize,
 }
 
@@ -292,15 +296,16 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
     fn with_all(&mut self) -> Result<Window, Error> {
         self.doing("with all memory");
         let mut live = (self.start)(all_bytes())?;
-        let mut window = live.window()?;
+        let mut used_bytes = live.window(For::Counting)?.used_bytes;
         for windows in 1..=GROWING_MAX {
-            let before = window.used_bytes;
-            window = live.window()?;
+            let before = used_bytes;
+            used_bytes = live.window(For::Counting)?.used_bytes;
             self.covering = windows;
-            if window.used_bytes <= before * (1.0 + GROWN) {
+            if used_bytes <= before * (1.0 + GROWN) {
                 break;
             }
         }
+        let window = live.window(For::Timing)?;
         self.live = Some(live);
         self.all = Some(window);
         self.condition.levels.push(Level { bytes: window.used_bytes, window: Ok(window), is_enough: true });
@@ -308,17 +313,17 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
     }
 
     fn is_enough(&mut self, bytes: f64) -> Result<bool, Error> {
-        Ok(self.level(bytes)?.is_enough)
+        Ok(self.level(bytes, For::Counting)?.is_enough)
     }
 
     fn is_borne(&mut self, bytes: f64, all: &Window) -> Result<bool, Error> {
-        Ok(self.level(bytes)?.window.is_ok_and(|with| is_borne(&with, all)))
+        Ok(self.level(bytes, For::Timing)?.window.is_ok_and(|with| is_borne(&with, all)))
     }
 
     /// With a limit.
-    fn level(&mut self, bytes: f64) -> Result<Level, Error> {
+    fn level(&mut self, bytes: f64, of: For) -> Result<Level, Error> {
         self.doing(&format!("with {}", forebay_quantity::bytes(bytes)));
-        let measured = self.settled(bytes);
+        let measured = self.settled(bytes, of);
         let level = match measured {
             Ok((window, is_enough)) => Level { bytes, window: Ok(window), is_enough },
             Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -333,13 +338,13 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
     }
 
     /// Windows with a limit, until pages come back no more; whether they do not.
-    fn settled(&mut self, bytes: f64) -> Result<(Window, bool), Error> {
+    fn settled(&mut self, bytes: f64, of: For) -> Result<(Window, bool), Error> {
         let mut live = match self.live.take() {
             Some(live) => live,
             None => (self.start)(all_bytes())?,
         };
         live.limit(bytes as u64)?;
-        let settled = until_enough(&mut *live, self.all.as_ref(), self.covering);
+        let settled = until_enough(&mut *live, of, self.all.as_ref(), self.covering);
         self.live = Some(live);
         settled
     }
@@ -354,9 +359,9 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
                 let limit = if *with { bytes } else { all_bytes() };
                 let of = if *with { forebay_quantity::bytes(bytes) } else { "all memory".into() };
                 self.doing(&format!("fresh, with {of}, pair {} of {pairs}", pair + 1));
-                match (self.start)(limit)
-                    .and_then(|mut live| until_enough(&mut *live, self.all.as_ref(), self.covering))
-                {
+                match (self.start)(limit).and_then(|mut live| {
+                    until_enough(&mut *live, For::Timing, self.all.as_ref(), self.covering)
+                }) {
                     Ok((window, _)) => windows[usize::from(*with)] = Some(window),
                     Err(error) if *with && !matches!(error, Error::Interrupted) => {}
                     Err(error) => return Err(error),
@@ -366,27 +371,42 @@ impl<'w, 's, 'l, 'p> Walk<'w, 's, 'l, 'p> {
             rates.push(with.map_or(0.0, |with| with.rate / without.rate));
             let later = with.and_then(|with| Some(with.p99_s? / without.p99_s?));
             p99s.extend(later);
+            // Whatever the other pairs say, the median is no better.
+            if 2 * rates.iter().filter(|rate| **rate < RATE_BORNE).count() > usize::from(pairs)
+                || 2 * p99s.iter().filter(|p99| **p99 > BORNE).count() > usize::from(pairs)
+            {
+                break;
+            }
         }
         let nothing = || Error::Load("no fresh run could be measured".into());
         let rate = Spread::of(&rates).ok_or_else(nothing)?;
         let p99 = Spread::of(&p99s);
-        let holds = rate.median >= 1.0 / BORNE && p99.as_ref().is_none_or(|p99| p99.median <= BORNE);
+        let holds = rate.median >= RATE_BORNE && p99.as_ref().is_none_or(|p99| p99.median <= BORNE);
         Ok(Proof { bytes, rate, p99, holds })
     }
 }
 
 /// Windows until pages come back no more than with all memory, for as long as all of them are touched; whether they do not. A window
 /// in which little was done tells nothing: what did not work has missed nothing.
-fn until_enough(live: &mut dyn Live, all: Option<&Window>, covering: usize) -> Result<(Window, bool), Error> {
+fn until_enough(
+    live: &mut dyn Live,
+    of: For,
+    all: Option<&Window>,
+    covering: usize,
+) -> Result<(Window, bool), Error> {
+    let covering = if of == For::Counting { covering } else { covering.div_ceil(live.counts()) };
     let (mut short, mut idle, mut clean) = (0, 0, 0);
+    let mut before = f64::INFINITY;
     loop {
-        let window = live.window()?;
+        let window = live.window(of)?;
         let misses = !is_enough(&window, all);
+        let goes_on = misses && window.missed >= GOES_ON_MISSING * before;
+        before = window.missed;
         let works = all.is_none_or(|all| window.rate >= WORKS * all.rate);
         short += usize::from(misses);
         idle += usize::from(!misses && !works);
         clean = if misses { 0 } else { clean + usize::from(works) };
-        if clean >= covering || short >= live.windows_max() || idle >= IDLE_MAX {
+        if clean >= covering || goes_on || short >= live.windows_max() || idle >= IDLE_MAX {
             return Ok((window, !misses));
         }
     }
@@ -435,9 +455,13 @@ mod tests {
             Ok(())
         }
 
-        fn window(&mut self) -> Result<Window, Error> {
+        fn window(&mut self, _: For) -> Result<Window, Error> {
             self.0 += (1024.0 * 1_048_576.0 - self.0) * 0.05;
             Ok(Window { used_bytes: self.0, ..window(100.0, 0.01, 0.0) })
+        }
+
+        fn counts(&self) -> usize {
+            1
         }
     }
 
@@ -451,6 +475,37 @@ mod tests {
         let all = walk.with_all().unwrap();
         assert!((0.8..1.0).contains(&(all.used_bytes / (1024.0 * 1_048_576.0))), "{all:?}");
         assert!((20..60).contains(&walk.covering), "{}", walk.covering);
+    }
+
+    /// Pages that come back in one window after the other, and then none.
+    struct Missing(Vec<f64>);
+
+    impl Live for Missing {
+        fn limit(&mut self, _: u64) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn window(&mut self, _: For) -> Result<Window, Error> {
+            let next = if self.0.is_empty() { 0.0 } else { self.0.remove(0) };
+            Ok(window(100.0, 0.01, next))
+        }
+
+        fn counts(&self) -> usize {
+            1
+        }
+    }
+
+    #[test]
+    fn pages_that_come_back_fewer_and_fewer_are_waited_for_and_those_that_go_on_are_not() {
+        let settled = |missed: &[f64]| {
+            let mut live = Missing(missed.to_vec());
+            let (_, is_enough) =
+                until_enough(&mut live, For::Counting, Some(&window(100.0, 0.01, 0.0)), 1).unwrap();
+            (is_enough, missed.len() - live.0.len())
+        };
+        assert_eq!(settled(&[9_000.0, 3_000.0, 200.0]), (true, 3));
+        assert_eq!(settled(&[9_000.0, 8_000.0, 8_500.0]), (false, 2));
+        assert_eq!(settled(&[9_000.0, 6_000.0, 4_000.0, 2_500.0, 0.0]), (false, 4));
     }
 
     #[test]

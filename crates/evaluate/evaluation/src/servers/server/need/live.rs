@@ -12,7 +12,7 @@ use forebay_lab::{MemoryLimit, cold};
 use forebay_linux::kernel_text::Schedstat;
 use tempfile::TempDir;
 
-use crate::experiments::Trial;
+use crate::experiments::{Load, Trial};
 use crate::harness::interrupt::Interrupt;
 use crate::servers::server::files;
 use crate::servers::server::measure::Bench;
@@ -49,12 +49,32 @@ pub(super) struct Window {
     pub(super) used_bytes: f64,
 }
 
+/// What a window is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// Pages that come back: a part of the time tells of them.
+    Counting,
+    /// The rate and the p99.
+    Timing,
+}
+
+/// So many windows for counting take as long as one for timing, where each has this time.
+const COUNTS: f64 = 4.0;
+const COUNTED_S_MIN: f64 = 0.1;
+
+/// So many windows for counting as there is time for in one for timing.
+fn counts(seconds: f64) -> usize {
+    (seconds / COUNTED_S_MIN).clamp(1.0, COUNTS) as usize
+}
+
 /// What runs in a group with a limit.
 pub(super) trait Live {
     /// Changes the limit.
     fn limit(&mut self, bytes: u64) -> Result<(), Error>;
     /// Counts for a while.
-    fn window(&mut self) -> Result<Window, Error>;
+    fn window(&mut self, of: For) -> Result<Window, Error>;
+    /// So many windows for counting take as long as one for timing.
+    fn counts(&self) -> usize;
     /// So many windows tell of a limit that it is too little.
     fn windows_max(&self) -> usize {
         WINDOWS_MAX
@@ -99,10 +119,15 @@ impl Live for LiveServer<'_> {
         Ok(group.set(bytes)?)
     }
 
-    fn window(&mut self) -> Result<Window, Error> {
+    fn window(&mut self, of: For) -> Result<Window, Error> {
         let limit_s = self.first_s.get().map(|first_s| first_s * LOAD_TIMES_MAX);
         self.bench.given.load_limit = limit_s.map(Duration::from_secs_f64);
-        let run = self.bench.loaded(self.trial, &mut self.target, &self.at_rest)?;
+        let mut description = self.bench.description.clone();
+        let shorter = if of == For::Counting { self.counts() as f64 } else { 1.0 };
+        description.seconds /= shorter;
+        description.warm_up /= shorter;
+        let bench = Bench { description: &description, ..self.bench };
+        let run = bench.loaded(self.trial, &mut self.target, &self.at_rest)?;
         let evidence = &run.evidence;
         self.first_s.set(self.first_s.get().or(Some(evidence.seconds)));
         let missed = missed(evidence.refaults.or(evidence.major_faults), evidence.memory_limit_hits);
@@ -114,6 +139,12 @@ impl Live for LiveServer<'_> {
             pressure: evidence.memory_pressure_s.map(|pressure_s| pressure_s / evidence.seconds),
             used_bytes: used_bytes(self.target.group()),
         })
+    }
+
+    fn counts(&self) -> usize {
+        // A load of somebody else's may take whole seconds only.
+        let is_own = !matches!(self.trial.load, Load::Command { .. });
+        if is_own { counts(self.bench.description.seconds) } else { 1 }
     }
 }
 
@@ -234,7 +265,7 @@ impl<'a> LiveProgram<'a> {
     }
 
     /// A part of its time. One that ends meanwhile is started again.
-    fn part(&mut self) -> Result<Window, Error> {
+    fn part(&mut self, least_s: f64) -> Result<Window, Error> {
         if self.pause(Duration::ZERO)? {
             self.begin()?;
         }
@@ -243,7 +274,6 @@ impl<'a> LiveProgram<'a> {
         let meter = self.meter()?;
         let scope = Scope::Tree(id);
         let (begun, ran_s) = (Instant::now(), ran_s(&scope));
-        let least_s = self.seconds;
         let is_over = || {
             let elapsed_s = begun.elapsed().as_secs_f64();
             let has_worked = || self::ran_s(&scope) - ran_s >= WORKED * least_s;
@@ -289,8 +319,13 @@ impl Live for LiveProgram<'_> {
         Ok(self.group.set(bytes)?)
     }
 
-    fn window(&mut self) -> Result<Window, Error> {
-        if self.ends { self.whole() } else { self.part() }
+    fn window(&mut self, of: For) -> Result<Window, Error> {
+        let shorter = if of == For::Counting { self.counts() as f64 } else { 1.0 };
+        if self.ends { self.whole() } else { self.part(self.seconds / shorter) }
+    }
+
+    fn counts(&self) -> usize {
+        if self.ends { 1 } else { counts(self.seconds) }
     }
 
     fn windows_max(&self) -> usize {
