@@ -29,7 +29,9 @@ fn run(
     simulate: bool,
 ) -> (Verdict, String) {
     let program = artifacts::example("forebay-evaluation", "faulty_server").unwrap();
-    let mut server = vec![program.to_str().unwrap(), fault, "{port}"];
+    // A program that becomes the server, as a shell may, is simulated no further than to there.
+    let mut server = if simulate { vec!["env"] } else { vec![] };
+    server.extend([program.to_str().unwrap(), fault, "{port}"]);
     server.extend(file.map(|file| file.to_str().unwrap()));
     Planted { name: fault, server: &server, settings, simulate }.run(attempt)
 }

@@ -66,8 +66,9 @@ fn simulate(
     std::fs::create_dir(&results).map_err(Error::file("create", &results))?;
     // The workers of a web server are somebody else.
     super::web::open_to_write(&results)?;
-    let mut wrapper: Vec<OsString> =
-        vec![valgrind.clone(), "--tool=cachegrind".into(), "--cache-sim=yes".into()];
+    // A server may be started by a shell, or by a program that becomes it.
+    let options = ["--tool=cachegrind", "--cache-sim=yes", "--trace-children=yes"].map(OsString::from);
+    let mut wrapper: Vec<OsString> = [valgrind.clone()].into_iter().chain(options).collect();
     wrapper.extend(geometry());
     wrapper.push(format!("--cachegrind-out-file={}/%p", results.display()).into());
     // A limit of memory would be taken up by the simulation.

@@ -1,7 +1,7 @@
 //! Cache misses of a request and of a packet, by simulation of the server, and the kernel's share of its time, which the simulation
 //! does not see.
 //!
-//! Of streaming servers GStreamer's is simulated: `forebay serve` makes its system calls itself, which Valgrind does not allow.
+//! Of streaming servers GStreamer's is simulated: `forebay serve` opens files by openat2(2), which Valgrind 3.19 does not know.
 
 use super::{Bench, installed_web_servers};
 use crate::Error;
