@@ -4,7 +4,9 @@
 // a page of FILE, which a ring of requests reads past the page cache. Else a thread for each connection: unmap gives memory back
 // for each request, many has 300 idle threads beside those that share a lock, cache keeps 32 MiB at most, log writes a page into
 // the pipe FILE behind a lock, child waits for a program that sleeps, accept takes a connection every 5 ms and lets two wait for
-// that. serial: one thread, which takes the next connection when one has ended.
+// that. timed waits for 10 ms at a condition that never comes, sync writes a page of FILE through to the disk, datagram and hidden
+// ask a server at the port or at the abstract name FILE, over a new socket for each request. serial: one thread, which takes the
+// next connection when one has ended.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +14,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,16 +24,18 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CONNECTIONS = 4096, ENTRIES = 256, PAGE = 4096, UNMAPPED = 8 << 20, KEPT = 64 << 10, KEPT_MAX = 512 };
 
-static const char *cause;
+static const char *cause, *place;
 static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *kept[KEPT_MAX];
-static int log_pipe;
+static int log_pipe, file;
 static unsigned long requests;
 
 static void fail(const char *what) {
@@ -62,6 +67,35 @@ static void answer(int client) {
 
 // Connections with a thread each.
 
+/// Asks a server over a new socket, and waits for its answer.
+static void ask(void) {
+    int by_datagram = !strcmp(cause, "datagram");
+    struct sockaddr_in at_port = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un by_name = {.sun_family = AF_UNIX};
+    struct sockaddr *address = by_datagram ? (struct sockaddr *)&at_port : (struct sockaddr *)&by_name;
+    socklen_t length = by_datagram ? sizeof at_port : offsetof(struct sockaddr_un, sun_path) + 1 + strlen(place);
+    at_port.sin_port = htons(atoi(place));
+    memcpy(by_name.sun_path + 1, place, strlen(place));
+    static const char question[] = "GET / HTTP/1.1\r\nHost: late\r\n\r\n";
+    char buffer[256];
+    int asking = socket(address->sa_family, by_datagram ? SOCK_DGRAM : SOCK_STREAM, 0);
+    if (connect(asking, address, length) || write(asking, question, sizeof question - 1) < 0) fail(place);
+    if (read(asking, buffer, sizeof buffer) < 0) fail("answer");
+    close(asking);
+}
+
+static void wait_in_vain(void) {
+    static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 10000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&lock);
+    pthread_cond_timedwait(&never, &lock, &until);
+    pthread_mutex_unlock(&lock);
+}
+
 static void work(void) {
     if (!strcmp(cause, "unmap")) {
         char *memory = mmap(0, UNMAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -83,6 +117,14 @@ static void work(void) {
         pthread_mutex_lock(&lock);
         if (write(log_pipe, line, PAGE) != PAGE) fail("log");
         pthread_mutex_unlock(&lock);
+    } else if (!strcmp(cause, "timed")) {
+        wait_in_vain();
+    } else if (!strcmp(cause, "sync")) {
+        static const char page[PAGE];
+        if (pwrite(file, page, PAGE, (off_t)(__atomic_fetch_add(&requests, 1, __ATOMIC_RELAXED) % 64) * PAGE) != PAGE || fdatasync(file))
+            fail("sync");
+    } else if (!strcmp(cause, "datagram") || !strcmp(cause, "hidden")) {
+        ask();
     } else if (!strcmp(cause, "child")) {
         pid_t child = vfork();
         if (!child) {
@@ -229,8 +271,10 @@ static void serve_by_events(int listener, int with_ring) {
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     cause = arguments[1];
+    place = count > 3 ? arguments[3] : "";
     int listener = listening(atoi(arguments[2])), with_ring = !strcmp(cause, "ring");
     if (with_ring) open_ring(arguments[3]);
+    if (!strcmp(cause, "sync") && (file = open(place, O_RDWR | O_CREAT, 0600)) < 0) fail(place);
     if (!strcmp(cause, "log") && (log_pipe = open(arguments[3], O_WRONLY)) < 0) fail(arguments[3]);
     if (with_ring || !strcmp(cause, "small")) serve_by_events(listener, with_ring);
     serve_by_threads(listener);

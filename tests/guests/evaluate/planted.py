@@ -13,6 +13,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 1024\r\n\r\n" + bytes(1024)
 QUESTION = b"GET / HTTP/1.1\r\nHost: late\r\n\r\n"
 
 lock = asyncio.Lock()
+turn = 0.0
 pool = concurrent.futures.ThreadPoolExecutor(2)
 connections = []
 
@@ -48,12 +49,22 @@ def read_cold():
             os.pread(file.fileno(), 4096, number * 65536)
 
 
+async def wait_for_turn():
+    """One request begins every 3 ms."""
+    global turn
+    now = time.monotonic()
+    turn = max(now, turn + 0.003)
+    await asyncio.sleep(turn - now)
+
+
 async def work():
     if CAUSE == "sleep":
         await asyncio.sleep(0.01)
     elif CAUSE == "lock":
         async with lock:
             await asyncio.sleep(0.003)
+    elif CAUSE == "rate":
+        await wait_for_turn()
     elif CAUSE == "compute":
         compute(0.002)
     elif CAUSE == "read":

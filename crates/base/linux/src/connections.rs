@@ -130,8 +130,7 @@ pub fn unix_peers() -> io::Result<HashMap<u32, PathBuf>> {
         let Some(inode) = number(body, 4) else { return };
         match attribute(body, UNIX_HEADER, UNIX_NAME) {
             Some(name) => {
-                let name = name.strip_suffix(&[0]).unwrap_or(name);
-                names.insert(inode, PathBuf::from(OsStr::from_bytes(name)));
+                names.insert(inode, unix_name(name));
             }
             None => {
                 let peer = attribute(body, UNIX_HEADER, UNIX_PEER).and_then(|peer| number(peer, 0));
@@ -140,6 +139,15 @@ pub fn unix_peers() -> io::Result<HashMap<u32, PathBuf>> {
         }
     })?;
     Ok(peers.into_iter().filter_map(|(inode, peer)| Some((inode, names.get(&peer)?.clone()))).collect())
+}
+
+/// A name in the file system ends with a 0; one that begins with a 0 is in none, and is written with @ (unix(7)).
+fn unix_name(bytes: &[u8]) -> PathBuf {
+    let name = match bytes {
+        [0, rest @ ..] => [b"@", rest].concat(),
+        _ => bytes.strip_suffix(&[0]).unwrap_or(bytes).to_owned(),
+    };
+    PathBuf::from(OsStr::from_bytes(&name))
 }
 
 /// Asks for all sockets of a kind, and hands on what the kernel says of each.

@@ -8,7 +8,8 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
-use std::os::unix::net::UnixListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -18,7 +19,7 @@ use forebay_evaluation::Profile;
 use forebay_evaluation::servers::server::{Finding, Limit, Verdict};
 use forebay_lab::{SlowDevice, SlowDisk};
 use forebay_testkit::{artifacts, guests, skip};
-use support::late::{answer_late, late_server};
+use support::late::{answer_late, late_datagrams, late_server};
 use support::{Planted, assert_named, assert_told, is_crowded, turn};
 
 /// Sources of the servers that no C compiler makes.
@@ -126,6 +127,56 @@ fn a_late_server_that_cannot_be_looked_at_is_no_limit_but_a_lead() {
     let path = path.to_str().unwrap();
     let lead = |verdict: &Verdict| verdict.undecided.iter().any(|what| what.contains(path));
     assert_named(Limit::Undecided, python("ask-unix", path), lead);
+}
+
+#[test]
+fn a_limiter_of_the_rate_is_one_of_what_it_may_be() {
+    let _turn = turn();
+    let named = |verdict: &Verdict| verdict.name.as_ref().is_some_and(|name| name.contains("rate limiter"));
+    assert_named(Limit::Lock, python("rate", ""), named);
+}
+
+#[test]
+fn threads_that_each_wait_for_a_time_of_their_own_are_behind_no_lock() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let own = |verdict: &Verdict| verdict.evidence.iter().any(|reason| reason.contains("a wait of its own"));
+    assert_named(Limit::Undecided, program(&server, "timed", ""), own);
+}
+
+#[test]
+fn a_late_server_that_is_asked_by_a_datagram_from_a_new_socket_is_named() {
+    let _turn = turn();
+    let (server, port) = (guests::build("planted"), late_datagrams());
+    let named = |verdict: &Verdict| verdict.name.as_deref() == Some(&format!("127.0.0.1:{port} (UDP)"));
+    assert_named(Limit::Dependency, program(&server, "datagram", &port), named);
+}
+
+#[test]
+fn a_late_server_whose_name_is_in_no_file_system_is_named() {
+    let _turn = turn();
+    let hidden = format!("forebay-late-{}", std::process::id());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&hidden).unwrap()).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(|| answer_late(stream));
+        }
+    });
+    let server = guests::build("planted");
+    let named = |verdict: &Verdict| verdict.name.as_deref() == Some(&format!("@{hidden}"));
+    assert_named(Limit::Dependency, program(&server, "hidden", &hidden), named);
+}
+
+#[test]
+fn pages_that_are_written_through_to_a_slow_disk_wait_for_the_disk() {
+    let _turn = turn();
+    if let Err(why) = SlowDevice::supported() {
+        return skip("pages_that_are_written_through_to_a_slow_disk_wait_for_the_disk", &why);
+    }
+    let server = guests::build("planted");
+    let disk = SlowDisk::start(Profile::Ssd1Ms, 64 << 20).unwrap();
+    let file = disk.mount_point().join("log");
+    assert_named(Limit::Disk, program(&server, "sync", file.to_str().unwrap()), |_| true);
 }
 
 #[test]

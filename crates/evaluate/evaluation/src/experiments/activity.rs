@@ -33,7 +33,12 @@ pub enum Call {
     /// None: it waits in a page fault.
     None,
     /// For another thread, on a word at this address.
-    Futex(u64),
+    Futex {
+        /// The address.
+        word: u64,
+        /// Whether the wait ends by itself after a time.
+        timed: bool,
+    },
     /// For a lock of the kernel's: of files, or of the address space where it changes that.
     Lock,
     /// It changes the address space.
@@ -64,7 +69,7 @@ impl Activity {
             ('D' | 'S', Some(Call::Lock)) => Self::Lock,
             ('D', Some(Call::None)) => Self::Fault,
             ('D', _) | ('S', Some(Call::File)) => Self::Disk,
-            ('S', Some(Call::Futex(_))) => Self::Parked,
+            ('S', Some(Call::Futex { .. })) => Self::Parked,
             ('S', Some(Call::Send)) => Self::Send,
             ('S', Some(Call::Sleep)) => Self::Asleep,
             ('S', Some(Call::Other)) => Self::Other,
@@ -242,7 +247,7 @@ mod tests {
 
     #[test]
     fn threads_that_wait_at_one_word_wait_for_a_lock() {
-        assert_eq!(Activity::of('S', Some(Call::Futex(8))), Activity::Parked);
+        assert_eq!(Activity::of('S', Some(Call::Futex { word: 8, timed: false })), Activity::Parked);
         let mut threads = Threads { parked: 5.0, ..Threads::default() };
         threads.parked_together(4.0);
         assert_eq!((threads.parked, threads.lock), (1.0, 4.0));

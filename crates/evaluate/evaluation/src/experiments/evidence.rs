@@ -13,6 +13,8 @@ pub struct Evidence {
     pub processors: f64,
     /// Requests that were answered.
     pub requests: f64,
+    /// Requests that failed, which cost the server something too.
+    pub failed: f64,
     /// Bytes of the answers.
     pub bytes: f64,
     /// Requests that were to be made, where there was a schedule.
@@ -33,6 +35,8 @@ pub struct Evidence {
     pub busiest_thread: Option<f64>,
     /// Of the looks in which any thread was, the share in which only one was.
     pub one_at_a_time: Option<f64>,
+    /// Threads that wait for each other for a time at most: the time may be what they wait for.
+    pub timed_locks: f64,
     /// How long threads that sleep do; `None` where that cannot be told.
     pub sleeps: Option<Timeouts>,
     /// How long threads that wait for events are ready to wait.
@@ -185,6 +189,11 @@ impl Evidence {
         let beyond = self.disk_read_bytes.zip(self.served_of_bytes);
         let beyond = beyond.map(|(read, there_is)| ((read - there_is) / PAGE_BYTES).max(0.0));
         self.refaults.into_iter().chain(beyond).reduce(f64::max)
+    }
+
+    /// Whether waits for files may be for what memory had had before: no more is written than read.
+    pub(crate) fn mostly_reads(&self) -> bool {
+        self.disk_read_bytes >= self.disk_written_bytes
     }
 
     /// The share of what came from disks that memory had had before.

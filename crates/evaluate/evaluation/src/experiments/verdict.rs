@@ -13,7 +13,7 @@ mod words;
 
 use crate::experiments::evidence::MISSED_MIN;
 use crate::experiments::{Evidence, Finding, Generator, Limit, Threads, Timeouts};
-use forebay_quantity::percent;
+use forebay_quantity::{number, percent};
 use words::{circumstances, findings, listed, new_memory_share};
 
 /// What limits a server.
@@ -154,12 +154,20 @@ impl Verdict {
         verdict.evidence.insert(0, sentence);
         if rates >= AS_MANY {
             let sentence = format!(
-                "so the requests wait for each other, and no more than {fewer:.1} go on at a time: a lock, or a pool of what each \
-                 of them needs"
+                "so the requests wait for each other, and no more than {fewer:.1} go on at a time: a lock, a pool of what each of \
+                 them needs, or a limiter of their rate"
             );
             verdict.evidence.insert(1, sentence);
+            if verdict.limit != Limit::Lock && !evidence.leads.is_empty() {
+                // What it asks there may be where they wait for each other.
+                verdict.limit = Limit::Undecided;
+                let leads = evidence.leads.join(", ");
+                let sentence = format!("{WAITS}: it has {leads}, and the requests may wait there as well");
+                verdict.undecided.push(sentence);
+                return verdict;
+            }
             if verdict.limit != Limit::Lock {
-                verdict.name = Some("or pool".to_owned());
+                verdict.name = Some("or pool or rate limiter".to_owned());
             }
             verdict.limit = Limit::Lock;
             verdict.undecided.clear();
@@ -271,7 +279,11 @@ impl Verdict {
                 ));
                 Limit::LoadGenerator
             }
-            Limit::Processor => self.computes(evidence, threads),
+            Limit::Processor => {
+                let limit = self.computes(evidence, threads);
+                self.is_crowded_out(evidence, limit);
+                limit
+            }
             Limit::NewMemory => {
                 self.says(format!(
                     "page faults of new memory take {} of its processor time, {:.0} for each request",
@@ -282,6 +294,13 @@ impl Verdict {
             }
             Limit::VirtualMemory | Limit::Disk => {
                 self.memory_or_disk(evidence, threads);
+                limit
+            }
+            Limit::Lock if share >= MOST => {
+                // Each of those may wait for its time, and for nobody else.
+                let timed = evidence.timed_locks >= MOST * (threads.lock + threads.address_space);
+                self.asks_for_fewer_clients =
+                    timed && evidence.in_flight.is_some_and(|requests| requests >= 1.5);
                 limit
             }
             Limit::Sleep if share >= MOST => {
@@ -322,6 +341,15 @@ impl Verdict {
         self.undecided
             .push("what holds the packets up: the processors have time left, and the kernel does not count how long packets wait".into());
         Limit::Undecided
+    }
+
+    /// Whether it waits for processors that other programs have.
+    fn is_crowded_out(&mut self, evidence: &Evidence, limit: Limit) {
+        let machine_s = evidence.machine_processor_s.unwrap_or(0.0);
+        let is_full = machine_s >= MACHINE_FULL * evidence.seconds * evidence.processors;
+        if limit == Limit::Processor && is_full && own_share(evidence) < MOST {
+            self.name = Some("(which other programs have)".to_owned());
+        }
     }
 
     /// It computes: on all processors, on one, or in turn.
@@ -382,11 +410,11 @@ impl Verdict {
         let (misses, ceilings) = (evidence.misses.expect("a share"), evidence.ceilings.expect("a share"));
         let unseen = evidence.unseen_share();
         self.says(format!(
-            "cache misses explain {} of its processor time{} ({:.0} of the first level and {:.0} of the last for each request, {})",
+            "cache misses explain {} of its processor time{} ({} of the first level and {} of the last for each request, {})",
             percent(share.min(1.0)),
             if unseen > 0.0 { " outside of the kernel" } else { "" },
-            misses.first,
-            misses.last,
+            number(misses.first),
+            number(misses.last),
             misses.tier
         ));
         if unseen >= MOST {
@@ -534,6 +562,7 @@ fn load_s(evidence: &Evidence) -> f64 {
 /// What most of the busy threads did, and their share.
 fn most(evidence: &Evidence, threads: Threads) -> (Limit, f64) {
     let refaulted = evidence.refault_share().map(|share| share >= REFAULTED);
+    let refaulted = refaulted.filter(|again| !again || evidence.mostly_reads());
     // Swap is read by nobody but those that need a page back.
     let (memory, disk) = match refaulted {
         Some(true) => (threads.fault + threads.disk, 0.0),

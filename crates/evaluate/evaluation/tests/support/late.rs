@@ -1,7 +1,8 @@
 //! A server that answers late, in the process of the test.
 
 use std::io::{self, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -26,6 +27,24 @@ pub fn answer_late(mut stream: impl Read + Write) -> io::Result<()> {
             request.clear();
         }
     }
+}
+
+/// The port of a server that answers each datagram late.
+pub fn late_datagrams() -> String {
+    let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+    let port = socket.local_addr().unwrap().port();
+    thread::spawn(move || {
+        let mut question = [0; 256];
+        while let Ok((_, from)) = socket.recv_from(&mut question) {
+            let socket = Arc::clone(&socket);
+            thread::spawn(move || {
+                thread::sleep(LATE);
+                // Who asked may be gone.
+                let _ = socket.send_to(b"ok", from);
+            });
+        }
+    });
+    port.to_string()
 }
 
 /// The port of a server that answers late.

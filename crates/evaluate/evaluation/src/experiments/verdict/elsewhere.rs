@@ -220,7 +220,7 @@ impl Verdict {
             moved / evidence.requests
         ));
         let again = evidence.refault_share().unwrap_or(0.0);
-        if again >= REFAULTED {
+        if again >= REFAULTED && evidence.mostly_reads() {
             self.says(format!("{} of what was read from disks had been in memory before", percent(again)));
             return Some(Limit::VirtualMemory);
         }

@@ -15,6 +15,8 @@ const SYSTEM_MOST: f64 = 0.5;
 const FAULT_S: f64 = 0.25e-6;
 /// Page faults are worth a word from this share of the processor time on.
 const FAULTS_SHARE: f64 = 0.15;
+/// Failures are a circumstance from this share of the requests on.
+const FAILED_SHARE: f64 = 0.05;
 /// What they take is worth a measurement where it is this share even on a fast machine.
 const FAULTS_SHARE_MEASURED: f64 = 0.02;
 
@@ -44,7 +46,7 @@ pub(super) fn findings(evidence: &Evidence) -> Vec<Finding> {
     let system = evidence.system_s.zip(evidence.processor_s).map(|(system, all)| system / all);
     let in_kernel = system.is_some_and(|share| share >= SYSTEM_MOST);
     let small = evidence.call_bytes.zip(evidence.calls).map(|(bytes, calls)| Finding::SmallCalls {
-        calls_per_request: calls / evidence.requests.max(1.0),
+        calls_per_request: calls / (evidence.requests + evidence.failed).max(1.0),
         bytes_per_call: bytes / calls.max(1.0),
     });
     let small = small.filter(|found| match found {
@@ -55,7 +57,7 @@ pub(super) fn findings(evidence: &Evidence) -> Vec<Finding> {
     });
     let new_memory = evidence.minor_faults.zip(new_memory_share(evidence));
     let new_memory = new_memory.map(|(faults, share)| Finding::NewMemory {
-        faults_per_request: faults / evidence.requests.max(1.0),
+        faults_per_request: faults / (evidence.requests + evidence.failed).max(1.0),
         share,
     });
     let new_memory = new_memory
@@ -77,6 +79,13 @@ pub(super) fn new_memory_share(evidence: &Evidence) -> Option<f64> {
 pub(super) fn circumstances(evidence: &Evidence) -> Vec<String> {
     let all_s = evidence.seconds * evidence.processors;
     let mut told = Vec::new();
+    let asked = evidence.requests + evidence.failed;
+    if evidence.failed >= FAILED_SHARE * asked {
+        told.push(format!(
+            "{} of the requests failed, which cost the server something too",
+            percent(evidence.failed / asked)
+        ));
+    }
     if let Some(used_s) = evidence.processor_s.filter(|_| !evidence.in_kernel) {
         let others = evidence.machine_processor_s.map(|machine_s| {
             let generator_s = load_s(evidence);

@@ -320,6 +320,7 @@ fn check_answered(answers: &Answers, counts: &Counts, seconds: f64) -> Result<()
 fn of_clients(answers: &Answers, counts: &Counts, at_rest: &Seen, seconds: f64) -> Run {
     let evidence = Evidence {
         requests: answers.requests as f64,
+        failed: answers.errors as f64,
         bytes: answers.bytes as f64,
         intended: answers.intended,
         in_flight: Some(answers.under_way_s / seconds),
@@ -402,6 +403,7 @@ fn evidence(counts: &Counts, at_rest: &Seen, seconds: f64) -> Evidence {
         threads_at_work: counts.seen.threads_at_work,
         busiest_thread: counts.seen.busiest_thread,
         one_at_a_time: counts.seen.one_at_a_time,
+        timed_locks: counts.seen.timed_locks,
         sleeps: Some(counts.seen.sleeps),
         timeouts: counts.seen.timeouts,
         timeouts_at_rest: at_rest.timeouts,

@@ -83,6 +83,8 @@ pub(super) struct Seen {
     pub(super) busiest_thread: Option<f64>,
     /// Of the looks in which any thread was, the share in which only one was.
     pub(super) one_at_a_time: Option<f64>,
+    /// Threads that wait for each other for a time at most.
+    pub(super) timed_locks: f64,
     /// How long threads that sleep do.
     pub(super) sleeps: Timeouts,
     /// How long threads that wait for events are ready to wait.
@@ -141,6 +143,8 @@ struct Word {
     threads: BTreeSet<Thread>,
     /// How many of them, over all looks.
     sum: f64,
+    /// Of those the ones that wait for a time at most.
+    timed: f64,
 }
 
 /// Threads that wait for the same.
@@ -253,10 +257,11 @@ impl Looks {
                 *self.running.entry(thread).or_default() += 1;
             }
             match call {
-                Some(Call::Futex(address)) if activity == Activity::Parked => {
-                    let word = self.words.entry((thread.0, address)).or_default();
+                Some(Call::Futex { word, timed }) if activity == Activity::Parked => {
+                    let word = self.words.entry((thread.0, word)).or_default();
                     word.threads.insert(thread);
                     word.sum += weight;
+                    word.timed += if timed { weight } else { 0.0 };
                 }
                 _ if activity == Activity::Idle => {}
                 _ => drop(self.at_work.insert(thread)),
@@ -404,9 +409,11 @@ impl Looks {
     fn seen(mut self) -> Seen {
         self.list();
         self.look_at_connections();
+        let mut timed = 0.0;
         for word in self.words.values().filter(|word| word.threads.len() > 1) {
             self.sums.parked_together(word.sum);
             self.at_work.extend(&word.threads);
+            timed += word.timed;
         }
         let whole = |value: f64| Some(value).filter(|_| !self.in_part && !self.hidden && self.samples > 0);
         let samples = f64::from(self.samples.max(1));
@@ -420,6 +427,7 @@ impl Looks {
             busiest_thread: whole(f64::from(busiest) / samples),
             one_at_a_time: whole(f64::from(self.with_one) / f64::from(self.with_any))
                 .filter(|_| self.with_any > 0),
+            timed_locks: timed / samples,
             sleeps: self.sleeps.mean_of(self.samples),
             timeouts: self.timeouts.mean_of(self.samples),
             allowed_processors: ran.or_else(|| allowed_processors(all())),

@@ -166,10 +166,78 @@ fn what_waits_for_an_unknown_thing_is_not_guessed_but_told_from_a_lock() {
     assert_eq!(verdict.limit, Limit::Undecided);
     assert!(verdict.undecided[0].contains("/run/db"), "{verdict:?}");
     let fewer = |requests| Evidence { requests, in_flight: Some(4.0), ..unknown.clone() };
-    let bound = verdict.clone().knowing_fewer_clients(&unknown, &fewer(10_000.0));
-    assert_eq!((bound.limit, bound.limit_in_words().as_str()), (Limit::Lock, "lock or pool limits"));
+    assert_eq!(verdict.clone().knowing_fewer_clients(&unknown, &fewer(5_000.0)).limit, Limit::Undecided);
+    // What answers behind that connection may be where they wait for each other.
+    let bound = verdict.knowing_fewer_clients(&unknown, &fewer(10_000.0));
+    assert_eq!(bound.limit, Limit::Undecided);
+    assert!(bound.undecided[1].contains("it has 2 connections to /run/db"), "{bound:?}");
+    let alone = Evidence { leads: vec![], ..unknown.clone() };
+    let bound = Verdict::of(&alone).knowing_fewer_clients(&alone, &fewer(10_000.0));
+    assert_eq!(
+        (bound.limit, bound.limit_in_words().as_str()),
+        (Limit::Lock, "lock or pool or rate limiter limits")
+    );
     assert!(bound.evidence[1].contains("no more than 4.0 go on at a time"), "{bound:?}");
-    assert_eq!(verdict.knowing_fewer_clients(&unknown, &fewer(5_000.0)).limit, Limit::Undecided);
+}
+
+#[test]
+fn threads_that_wait_for_each_other_for_a_time_are_behind_a_lock_where_fewer_clients_get_as_much() {
+    let behind = |timed_locks| {
+        let threads = Threads { lock: 7.5, processor: 0.1, idle: 0.4, ..NONE };
+        Evidence { timed_locks, in_flight: Some(8.0), ..evidence(threads) }
+    };
+    let said = |timed_locks, requests| {
+        let all = behind(timed_locks);
+        let fewer = Evidence { requests, in_flight: Some(4.0), ..all.clone() };
+        Verdict::of(&all).knowing_fewer_clients(&all, &fewer).limit
+    };
+    let all = behind(0.0).requests;
+    assert_eq!((said(7.0, all), said(7.0, all / 2.0)), (Limit::Lock, Limit::Undecided));
+    assert_eq!(said(0.5, all / 2.0), Limit::Lock);
+}
+
+#[test]
+fn waits_for_what_is_written_are_the_disks_whatever_pages_come_back() {
+    let threads = Threads { disk: 5.0, processor: 1.0, ..NONE };
+    let said = |pages: f64, written: f64| {
+        let (refaults, read) = (Some(pages), Some(pages * 4096.0));
+        let written = Some(written);
+        let evidence =
+            Evidence { refaults, disk_read_bytes: read, disk_written_bytes: written, ..evidence(threads) };
+        Verdict::of(&evidence).limit
+    };
+    assert_eq!((said(1e6, 0.0), said(1e6, 1e12)), (Limit::VirtualMemory, Limit::Disk));
+}
+
+#[test]
+fn processors_that_other_programs_have_are_said_to_be_theirs() {
+    let said = |machine_s| {
+        let threads = Threads { processor: 7.0, ..NONE };
+        let (processor_s, machine_processor_s) = (Some(0.5), Some(machine_s));
+        Verdict::of(&Evidence { processor_s, machine_processor_s, ..evidence(threads) }).limit_with_name()
+    };
+    let all_s = evidence(NONE).seconds * evidence(NONE).processors;
+    assert_eq!(said(all_s), "processor (which other programs have)");
+}
+
+#[test]
+fn requests_that_fail_cost_calls_too() {
+    let evidence = Evidence {
+        failed: 9_000.0,
+        calls: Some(50_000.0),
+        call_bytes: Some(5_000_000.0),
+        processor_s: Some(10.0),
+        system_s: Some(9.0),
+        ..evidence(Threads { processor: 1.0, ..NONE })
+    };
+    let evidence = Evidence { requests: 1_000.0, ..evidence };
+    let verdict = Verdict::of(&evidence);
+    assert!(verdict.findings.is_empty(), "{verdict:?}");
+    assert!(
+        verdict.evidence.iter().any(|said| said.starts_with("90 % of the requests failed")),
+        "{verdict:?}"
+    );
+    assert!(!Verdict::of(&Evidence { failed: 0.0, ..evidence }).findings.is_empty());
 }
 
 #[test]

@@ -8,6 +8,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use forebay_linux::{Connection, ConnectionState, Protocol, connections, kernel_text, unix_peers};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, getpeername, getsockname};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::experiments::{Call, Sockets};
 
@@ -28,6 +31,9 @@ pub(super) struct Ends {
     ports: BTreeSet<u16>,
     /// Names of what sockets without a TCP connection lead to; `None` before anything asked for them.
     names: Option<HashMap<u32, String>>,
+    /// What the server was connected to without TCP, and by how many sockets at most; to be looked at again after each list.
+    leads: BTreeMap<String, usize>,
+    leads_due: bool,
     /// The server's processes, as of the last list.
     processes: BTreeSet<u32>,
     /// Names of who is at the other ends of its pipes; `None` for the server itself.
@@ -69,6 +75,7 @@ impl Ends {
     pub(super) fn belong_to(&mut self, processes: &[u32]) {
         self.processes = processes.iter().copied().collect();
         self.names = None;
+        self.leads_due = true;
     }
 
     /// Looks at all connections `at` so many seconds, and at the descriptors of the server where one is not known yet.
@@ -79,8 +86,11 @@ impl Ends {
         };
         self.listed = listed;
         let is_new = |one: &Connection| one.inode != 0 && !self.known.contains(&one.inode);
-        if self.listed.iter().any(is_new) {
+        if self.leads_due || self.listed.iter().any(is_new) {
             self.list();
+        }
+        if std::mem::take(&mut self.leads_due) {
+            self.note_leads();
         }
         let listening =
             |one: &&Connection| one.state == ConnectionState::Listening && self.own.contains(&one.inode);
@@ -91,6 +101,20 @@ impl Ends {
         let netstat = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
         if let Some(now) = kernel_text::accept_overflows(&netstat) {
             self.overflows = Some((self.overflows.map_or(now, |(first, _)| first), now));
+        }
+    }
+
+    /// Adds what the server is connected to just now without TCP.
+    fn note_leads(&mut self) {
+        let own = std::mem::take(&mut self.own);
+        let mut found: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, name) in self.names().iter().filter(|(inode, _)| own.contains(inode)) {
+            *found.entry(name.clone()).or_default() += 1;
+        }
+        self.own = own;
+        for (name, number) in found {
+            let most = self.leads.entry(name).or_default();
+            *most = number.max(*most);
         }
     }
 
@@ -126,7 +150,7 @@ impl Ends {
         let Ok(link) = fs::read_link(&path) else { return Lead::Unknown };
         let link = link.to_string_lossy();
         if let Some(inode) = socket_of(&link) {
-            return self.lead_of_socket(inode);
+            return self.lead_of_socket(inode).unwrap_or_else(|| self.lead_of_peer(process, descriptor));
         }
         if link.starts_with("pipe:") {
             let own = &self.processes;
@@ -140,15 +164,26 @@ impl Ends {
         }
     }
 
-    fn lead_of_socket(&mut self, inode: u32) -> Lead {
+    /// `None` of a socket that is younger than the lists, or whose other end has no name.
+    fn lead_of_socket(&mut self, inode: u32) -> Option<Lead> {
         if let Some(one) = self.listed.iter().find(|one| one.inode == inode) {
             let is_client = one.state == ConnectionState::Listening || self.ports.contains(&one.local.port());
-            return if is_client { Lead::Client } else { Lead::Server };
+            return Some(if is_client { Lead::Client } else { Lead::Server });
         }
-        match self.names().get(&inode) {
-            Some(name) => Lead::Named(name.clone()),
-            // A connection that is younger than the list, or a socket whose other end has no name.
-            None => Lead::Unknown,
+        self.names().get(&inode).cloned().map(Lead::Named)
+    }
+
+    /// By the socket itself, which is opened once more for that.
+    fn lead_of_peer(&self, process: u32, descriptor: u64) -> Lead {
+        let Some((kind, local_port, peer)) = peer(process, descriptor) else { return Lead::Unknown };
+        match SocketAddr::try_from(peer.clone()) {
+            Ok(remote) if kind == SocketType::DGRAM => Lead::Named(datagrams_to(remote)),
+            Ok(_) if local_port.is_some_and(|port| self.ports.contains(&port)) => Lead::Client,
+            Ok(_) => Lead::Server,
+            Err(_) => SocketAddrUnix::try_from(peer)
+                .ok()
+                .and_then(|unix| unix_name(&unix))
+                .map_or(Lead::Unknown, Lead::Named),
         }
     }
 
@@ -157,8 +192,7 @@ impl Ends {
             let unix = unix_peers().unwrap_or_default();
             let unix = unix.into_iter().map(|(inode, path)| (inode, path.display().to_string()));
             let datagrams = connections(Protocol::Udp).unwrap_or_default();
-            let name = |remote: SocketAddr| format!("{remote} (UDP)");
-            unix.chain(datagrams.into_iter().map(|one| (one.inode, name(one.remote)))).collect()
+            unix.chain(datagrams.into_iter().map(|one| (one.inode, datagrams_to(one.remote)))).collect()
         })
     }
 
@@ -170,26 +204,38 @@ impl Ends {
     /// What may hold requests up and tells no more, in words: what the server is connected to without TCP, and overflows.
     pub(super) fn leads(&mut self) -> Vec<String> {
         let overflows = self.overflows.map_or(0, |(first, last)| last.saturating_sub(first));
-        self.names = None;
-        let own = std::mem::take(&mut self.own);
-        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-        for (_, name) in self.names().iter().filter(|(inode, _)| own.contains(inode)) {
-            *found.entry(name).or_default() += 1;
-        }
-        let word = |(name, number): (&str, usize)| match number {
+        let word = |(name, number): (String, usize)| match number {
             1 => format!("a connection to {name}"),
             _ => format!("{number} connections to {name}"),
         };
         let overflows = (overflows > 0).then(|| {
             format!("{overflows} connections for which an accept queue of its network had no room at first")
         });
-        found.into_iter().map(word).chain(overflows).collect()
+        std::mem::take(&mut self.leads).into_iter().map(word).chain(overflows).collect()
     }
 
     /// Whether all could be seen.
     pub(super) fn is_complete(&self) -> bool {
         !self.hidden
     }
+}
+
+/// The kind of a socket that a process has, its own port, and the address of its other end.
+fn peer(process: u32, descriptor: u64) -> Option<(SocketType, Option<u16>, SocketAddrAny)> {
+    let process = pidfd_open(Pid::from_raw(i32::try_from(process).ok()?)?, PidfdFlags::empty()).ok()?;
+    let socket = pidfd_getfd(process, i32::try_from(descriptor).ok()?, PidfdGetfdFlags::empty()).ok()?;
+    let local = getsockname(&socket).ok().and_then(|local| SocketAddr::try_from(local).ok());
+    Some((socket_type(&socket).ok()?, local.map(|local| local.port()), getpeername(&socket).ok()??))
+}
+
+fn datagrams_to(remote: SocketAddr) -> String {
+    format!("{remote} (UDP)")
+}
+
+/// The name of a socket in the file system, or with @ of one that is in none.
+fn unix_name(address: &SocketAddrUnix) -> Option<String> {
+    let path = address.path_bytes().map(|path| String::from_utf8_lossy(path).into_owned());
+    path.or_else(|| Some(format!("@{}", String::from_utf8_lossy(address.abstract_name()?))))
 }
 
 /// Who has a pipe that the server has too; `None` where that is nobody but the server.
@@ -245,9 +291,10 @@ fn socket_of(link: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::fd::AsRawFd;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
@@ -264,6 +311,9 @@ mod tests {
         let (accepted, _) = listener.accept().unwrap();
         let asking = UnixStream::connect(&path).unwrap();
         let _answering = elsewhere.accept().unwrap();
+        let nowhere = format!("forebay-{process}");
+        let abstract_name = UnixAddr::from_abstract_name(&nowhere).unwrap();
+        let _hidden = UnixListener::bind_addr(&abstract_name).unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"x").unwrap();
         let (pipe, _writer) = std::io::pipe().unwrap();
@@ -286,6 +336,16 @@ mod tests {
         assert!(name.ends_with(" at the other end of a pipe"), "{name}");
         other.kill().unwrap();
         other.wait().unwrap();
+        // These are younger than all lists.
+        let asking_too = UnixStream::connect_addr(&abstract_name).unwrap();
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        datagrams.connect("127.0.0.1:9").unwrap();
+        let young = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (taken, _) = listener.accept().unwrap();
+        let mut lead = |of: &dyn AsRawFd| ends.lead(process, of.as_raw_fd() as u64);
+        assert_eq!(lead(&asking_too), Lead::Named(format!("@{nowhere}")));
+        assert_eq!(lead(&datagrams), Lead::Named("127.0.0.1:9 (UDP)".into()));
+        assert_eq!((lead(&young), lead(&taken)), (Lead::Server, Lead::Client));
         assert!(ends.is_complete());
         let words = format!("a connection to {}", path.display());
         assert!(ends.leads().contains(&words), "{words}");

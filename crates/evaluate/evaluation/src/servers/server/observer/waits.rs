@@ -55,7 +55,9 @@ impl Waits {
         let argument = |place: usize| arguments.get(place).copied().unwrap_or(0);
         match number {
             -1 => Self::In(Call::None),
-            libc::SYS_futex | libc::SYS_futex_waitv => Self::In(Call::Futex(argument(0))),
+            // The fourth is the time of those operations that wait.
+            libc::SYS_futex => Self::In(Call::Futex { word: argument(0), timed: argument(3) != 0 }),
+            libc::SYS_futex_waitv => Self::In(Call::Futex { word: argument(0), timed: false }),
             libc::SYS_flock | libc::SYS_fcntl | libc::SYS_semop | libc::SYS_semtimedop => {
                 Self::In(Call::Lock)
             }
@@ -161,7 +163,9 @@ mod tests {
     #[test]
     fn waits_are_told_by_the_call() {
         assert_eq!(Waits::parse("running", None), Waits::Not);
-        assert_eq!(waits(libc::SYS_futex, "0x10 0x0"), Waits::In(Call::Futex(16)));
+        let futex = |timed| Waits::In(Call::Futex { word: 16, timed });
+        assert_eq!(waits(libc::SYS_futex, "0x10 0x80 0x2 0x0 0x0 0x0"), futex(false));
+        assert_eq!(waits(libc::SYS_futex, "0x10 0x189 0x0 0x7f1a 0x0 0xffffffff"), futex(true));
         assert_eq!(waits(-1, "0x7ffc 0x7f1a"), Waits::In(Call::None));
         assert_eq!(waits(libc::SYS_recvfrom, "0x5 0x0"), Waits::On(5));
         assert_eq!(waits(libc::SYS_munmap, "0x5 0x0"), Waits::In(Call::AddressSpace));
