@@ -394,19 +394,24 @@ fn until_enough(
     all: Option<&Window>,
     covering: usize,
 ) -> Result<(Window, bool), Error> {
-    let covering = if of == For::Counting { covering } else { covering.div_ceil(live.counts()) };
+    let (covering, idle_max) = match of {
+        For::Counting => (covering, IDLE_MAX * live.counts()),
+        For::Timing => (covering.div_ceil(live.counts()), IDLE_MAX),
+    };
     let (mut short, mut idle, mut clean) = (0, 0, 0);
     let mut before = f64::INFINITY;
     loop {
         let window = live.window(of)?;
         let misses = !is_enough(&window, all);
         let goes_on = misses && window.missed >= GOES_ON_MISSING * before;
-        before = window.missed;
-        let works = all.is_none_or(|all| window.rate >= WORKS * all.rate);
+        before = if misses { window.missed } else { f64::INFINITY };
+        // While what went at a lower limit comes back, the limit is not reached.
+        let fills = window.filled * window.seconds > MISSED_MIN;
+        let works = !fills && all.is_none_or(|all| window.rate >= WORKS * all.rate);
         short += usize::from(misses);
         idle += usize::from(!misses && !works);
-        clean = if misses { 0 } else { clean + usize::from(works) };
-        if clean >= covering || goes_on || short >= live.windows_max() || idle >= IDLE_MAX {
+        clean = if misses || fills { 0 } else { clean + usize::from(works) };
+        if clean >= covering || goes_on || short >= live.windows_max() || idle >= idle_max {
             return Ok((window, !misses));
         }
     }
@@ -435,7 +440,8 @@ mod tests {
     use super::*;
 
     fn window(rate: f64, p99_s: f64, missed: f64) -> Window {
-        Window { rate, p99_s: Some(p99_s), missed, seconds: 0.5, pressure: None, used_bytes: 0.0 }
+        let (filled, seconds, pressure, used_bytes) = (0.0, 0.5, None, 0.0);
+        Window { rate, p99_s: Some(p99_s), missed, filled, seconds, pressure, used_bytes }
     }
 
     #[test]
@@ -477,7 +483,7 @@ mod tests {
         assert!((20..60).contains(&walk.covering), "{}", walk.covering);
     }
 
-    /// Pages that come back in one window after the other, and then none.
+    /// Pages that come back in one window after the other, and then none; below 0 are those for which memory has room.
     struct Missing(Vec<f64>);
 
     impl Live for Missing {
@@ -487,7 +493,7 @@ mod tests {
 
         fn window(&mut self, _: For) -> Result<Window, Error> {
             let next = if self.0.is_empty() { 0.0 } else { self.0.remove(0) };
-            Ok(window(100.0, 0.01, next))
+            Ok(Window { filled: (-next).max(0.0), ..window(100.0, 0.01, next.max(0.0)) })
         }
 
         fn counts(&self) -> usize {
@@ -506,6 +512,9 @@ mod tests {
         assert_eq!(settled(&[9_000.0, 3_000.0, 200.0]), (true, 3));
         assert_eq!(settled(&[9_000.0, 8_000.0, 8_500.0]), (false, 2));
         assert_eq!(settled(&[9_000.0, 6_000.0, 4_000.0, 2_500.0, 0.0]), (false, 4));
+        // Room is filled before it is known whether it suffices.
+        assert_eq!(settled(&[-9_000.0, -900.0, 800.0, 700.0]), (false, 4));
+        assert_eq!(settled(&[-9_000.0, -900.0, 0.0]), (true, 3));
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(super) struct Window {
     pub(super) p99_s: Option<f64>,
     /// Pages that came back in a second which memory had no room for.
     pub(super) missed: f64,
+    /// Pages that came back in a second for which there is room: they went at a lower limit.
+    pub(super) filled: f64,
     pub(super) seconds: f64,
     /// The share of the time in which tasks waited for memory.
     pub(super) pressure: Option<f64>,
@@ -81,9 +83,10 @@ pub(super) trait Live {
     }
 }
 
-/// Pages that came back which memory had no room for. Where the limit was not reached they have room: they went at a lower limit.
-fn missed(pages: Option<f64>, limit_hits: Option<f64>) -> f64 {
-    if limit_hits == Some(0.0) { 0.0 } else { pages.unwrap_or(0.0) }
+/// Pages that came back which memory had no room for, and those for which it has. Where the limit was not reached, it has.
+fn missed_and_filled(pages: Option<f64>, limit_hits: Option<f64>) -> (f64, f64) {
+    let pages = pages.unwrap_or(0.0);
+    if limit_hits == Some(0.0) { (0.0, pages) } else { (pages, 0.0) }
 }
 
 /// A load of somebody else's is given up after so many times what it took with all memory.
@@ -130,11 +133,13 @@ impl Live for LiveServer<'_> {
         let run = bench.loaded(self.trial, &mut self.target, &self.at_rest)?;
         let evidence = &run.evidence;
         self.first_s.set(self.first_s.get().or(Some(evidence.seconds)));
-        let missed = missed(evidence.refaults.or(evidence.major_faults), evidence.memory_limit_hits);
+        let pages = evidence.refaults.or(evidence.major_faults);
+        let (missed, filled) = missed_and_filled(pages, evidence.memory_limit_hits);
         Ok(Window {
             rate: evidence.requests / evidence.seconds,
             p99_s: run.figure("latency_p99").or_else(|| run.figure("lateness_p99")),
             missed: missed / evidence.seconds,
+            filled: filled / evidence.seconds,
             seconds: evidence.seconds,
             pressure: evidence.memory_pressure_s.map(|pressure_s| pressure_s / evidence.seconds),
             used_bytes: used_bytes(self.target.group()),
@@ -303,10 +308,13 @@ impl<'a> LiveProgram<'a> {
     fn counted(&self, counts: &Readings, seconds: f64, rate: f64) -> Window {
         let of = |names: &[&str]| total(counts, names, 1.0);
         let refaults = of(&["refaulted_file_pages", "refaulted_anonymous_pages"]);
+        let pages = refaults.or_else(|| of(&["major_faults"]));
+        let (missed, filled) = missed_and_filled(pages, of(&["memory_limit_hits"]));
         Window {
             rate,
             p99_s: None,
-            missed: missed(refaults.or_else(|| of(&["major_faults"])), of(&["memory_limit_hits"])),
+            missed,
+            filled,
             seconds,
             pressure: of(&["memory_pressure_some"]),
             used_bytes: used_bytes(Some(&self.group)),
@@ -355,9 +363,9 @@ mod tests {
 
     #[test]
     fn pages_that_come_back_below_the_limit_are_not_missed() {
-        assert_eq!(missed(Some(158.0), Some(0.0)), 0.0);
-        assert_eq!(missed(Some(158.0), Some(3.0)), 158.0);
-        assert_eq!(missed(Some(158.0), None), 158.0);
-        assert_eq!(missed(None, Some(3.0)), 0.0);
+        assert_eq!(missed_and_filled(Some(158.0), Some(0.0)), (0.0, 158.0));
+        assert_eq!(missed_and_filled(Some(158.0), Some(3.0)), (158.0, 0.0));
+        assert_eq!(missed_and_filled(Some(158.0), None), (158.0, 0.0));
+        assert_eq!(missed_and_filled(None, Some(3.0)), (0.0, 0.0));
     }
 }

@@ -227,6 +227,7 @@ mod tests {
                 rate: 100.0,
                 p99_s: Some(0.01),
                 missed: 20.0,
+                filled: 0.0,
                 seconds: 0.5,
                 pressure: Some(0.1),
                 used_bytes: bytes,
