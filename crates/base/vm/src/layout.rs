@@ -16,16 +16,16 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicU32,
-            Ordering::{Acquire, Release},
-        },
-    },
+    sync::Arc,
 };
 
 use crate::PAGE_BYTES;
+
+mod places;
+mod vpages;
+
+pub use places::Places;
+pub use vpages::Vpages;
 
 /// What every minipage begins at a multiple of.
 pub const ALIGNMENT: usize = 16;
@@ -82,6 +82,12 @@ pub struct Array {
 }
 
 impl Array {
+    /// The numbers of the minipages.
+    #[must_use]
+    pub const fn numbers(&self) -> Range<u32> {
+        self.first..self.first + self.minipages as u32
+    }
+
     /// Where the `index`th part is. It can be in several minipages only where those are pages.
     ///
     /// # Panics
@@ -207,6 +213,8 @@ pub enum LayoutError {
 #[derive(Debug)]
 pub struct Layout {
     views: usize,
+    /// In which few minipages are used.
+    few: usize,
     pages: usize,
     next_page: usize,
     /// The page that is being filled, up to where, and up to which view.
@@ -218,7 +226,9 @@ pub struct Layout {
     /// Pages and numbers that were given back.
     free_pages: Ranges,
     free_numbers: Ranges,
-    entries: Vec<Option<Place>>,
+    places: Arc<Places>,
+    /// Numbers that there are, with those that were given back.
+    len: u32,
     /// Places that were given back, by their size.
     free: HashMap<usize, Vec<Place>>,
     vpages: Arc<Vpages>,
@@ -266,47 +276,19 @@ impl Ranges {
     }
 }
 
-/// Which minipage each vpage shows. Can be asked in a signal handler.
-#[derive(Debug)]
-pub struct Vpages {
-    pages: usize,
-    /// One more than the minipage; 0 for none.
-    shown: Box<[AtomicU32]>,
-}
-
-impl Vpages {
-    /// The minipage that is used through this page of this view.
-    #[must_use]
-    pub fn at(&self, view: usize, offset: usize) -> Option<u32> {
-        let index = view.checked_mul(self.pages)?.checked_add(offset / PAGE_BYTES)?;
-        self.shown.get(index)?.load(Acquire).checked_sub(1)
-    }
-
-    /// The pages of the minipage that is used through this page of this view.
-    #[must_use]
-    pub fn around(&self, view: usize, offset: usize) -> Option<Range<usize>> {
-        let (page, minipage) = (offset / PAGE_BYTES, self.at(view, offset)?);
-        let is_of_it = |page: &usize| self.at(view, page * PAGE_BYTES) == Some(minipage);
-        let start = (0..page).rev().take_while(is_of_it).last().unwrap_or(page);
-        let end = (page..self.pages).take_while(is_of_it).last().map_or(page, |last| last + 1);
-        Some(start..end)
-    }
-
-    fn show(&self, place: &Place, minipage: Option<u32>) {
-        let value = minipage.map_or(0, |minipage| minipage + 1);
-        for page in place.pages() {
-            self.shown[place.view * self.pages + page].store(value, Release);
-        }
-    }
-}
-
 impl Layout {
     /// An empty one, for an object of `pages` pages in `views` views.
     #[must_use]
     pub fn new(pages: usize, views: usize) -> Self {
-        let shown = zeros(pages * views);
+        Self::sparing(pages, views, views)
+    }
+
+    /// The same, where arrays of few minipages are used in `few` views at most: each view has page tables of its own.
+    #[must_use]
+    pub fn sparing(pages: usize, views: usize, few: usize) -> Self {
         Self {
             views,
+            few,
             pages,
             next_page: 0,
             filling: None,
@@ -314,9 +296,10 @@ impl Layout {
             free_slots: HashMap::new(),
             free_pages: Ranges::default(),
             free_numbers: Ranges::default(),
-            entries: vec![],
+            places: Arc::default(),
+            len: 0,
             free: HashMap::new(),
-            vpages: Arc::new(Vpages { pages, shown }),
+            vpages: Arc::new(Vpages::new(pages, views)),
         }
     }
 
@@ -326,16 +309,22 @@ impl Layout {
         self.vpages.clone()
     }
 
+    /// Where each minipage is, now and after later allocations.
+    #[must_use]
+    pub fn places(&self) -> Arc<Places> {
+        self.places.clone()
+    }
+
     /// Minipages so far, with those that were given back.
     #[must_use]
-    pub fn len(&self) -> u32 {
-        self.entries.len() as u32
+    pub const fn len(&self) -> u32 {
+        self.len
     }
 
     /// Whether there has been none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Bytes in pages that no minipage uses.
@@ -347,7 +336,7 @@ impl Layout {
     /// Where a minipage is, if it is allocated.
     #[must_use]
     pub fn place(&self, minipage: u32) -> Option<Place> {
-        *self.entries.get(minipage as usize)?
+        self.places.get(minipage)
     }
 
     /// A minipage of its own for `bytes`.
@@ -379,7 +368,8 @@ impl Layout {
             Grain::Page => PAGE_BYTES,
         };
         let minipages = wanted.div_ceil(minipage_bytes);
-        let per_page = (PAGE_BYTES / minipage_bytes.next_multiple_of(ALIGNMENT)).min(self.views);
+        let fit = PAGE_BYTES / minipage_bytes.next_multiple_of(ALIGNMENT);
+        let per_page = fit.min(self.views_for(minipages));
         let pages = match per_page {
             0 => minipages.saturating_mul(minipage_bytes.div_ceil(PAGE_BYTES)),
             _ => minipages.div_ceil(per_page),
@@ -402,19 +392,18 @@ impl Layout {
     /// # Errors
     /// It is not allocated, or not all of it.
     pub fn free_array(&mut self, array: &Array) -> Result<(), LayoutError> {
-        let numbers = array.first as usize..array.first as usize + array.minipages;
-        let place = |number: usize| self.entries.get(number).copied().flatten();
-        let is_there = |number: &usize| place(*number) == Some(array.minipage(number - numbers.start));
+        let numbers = array.numbers();
+        let place = |number: u32| array.minipage((number - array.first) as usize);
+        let is_there = |number: &u32| self.place(*number) == Some(place(*number));
         if let Some(other) = numbers.clone().find(|number| !is_there(number)) {
-            return Err(LayoutError::Unknown(other as u32));
+            return Err(LayoutError::Unknown(other));
         }
         for number in numbers.clone() {
-            self.entries[number].take().iter().for_each(|place| self.vpages.show(place, None));
+            self.vpages.show(&place(number), None);
+            self.places.set(number, None);
         }
-        self.free_numbers.give(numbers);
-        if let Some(first) = self.free_numbers.take_last(self.entries.len()) {
-            self.entries.truncate(first);
-        }
+        self.free_numbers.give(numbers.start as usize..numbers.end as usize);
+        self.len = self.free_numbers.take_last(self.len as usize).map_or(self.len, |first| first as u32);
         if array.is_slot() {
             self.free_slots.entry(array.stride()).or_default().push((array.page, array.skipped));
         } else {
@@ -429,11 +418,17 @@ impl Layout {
     /// # Errors
     /// It is not allocated.
     pub fn free(&mut self, minipage: u32) -> Result<(), LayoutError> {
-        let entry = self.entries.get_mut(minipage as usize).and_then(Option::take);
-        let place = entry.ok_or(LayoutError::Unknown(minipage))?;
+        let place = self.place(minipage).ok_or(LayoutError::Unknown(minipage))?;
         self.vpages.show(&place, None);
+        self.places.set(minipage, None);
         self.free.entry(place.bytes).or_default().push(place);
         Ok(())
+    }
+
+    /// Views for so many minipages. In more views they are on fewer pages. A view of an array takes two pages of page tables at
+    /// least, so this many take the fewest pages in all.
+    fn views_for(&self, minipages: usize) -> usize {
+        (minipages / 2).isqrt().clamp(self.few, self.views)
     }
 
     const fn check(&self, wanted: usize) -> Result<(), LayoutError> {
@@ -501,17 +496,8 @@ impl Layout {
 
     /// With this number, the next one or one that is free.
     fn enter_as(&mut self, minipage: u32, place: Place) {
+        self.places.set(minipage, Some(place));
         self.vpages.show(&place, Some(minipage));
-        match self.entries.get_mut(minipage as usize) {
-            Some(entry) => *entry = Some(place),
-            None => self.entries.push(Some(place)),
-        }
+        self.len = self.len.max(minipage + 1);
     }
-}
-
-/// So many words, which take memory from their first use on only.
-fn zeros(count: usize) -> Box<[AtomicU32]> {
-    let words = Box::into_raw(vec![0u32; count].into_boxed_slice());
-    // SAFETY: an atomic word has the size, the alignment and the values of a plain one, and the box is this function's own.
-    unsafe { Box::from_raw(words as *mut [AtomicU32]) }
 }

@@ -8,7 +8,7 @@
 //! or read-only, and a *privileged* one that always may be read and written. A page of a view is a *vpage*. A
 //! [`Protection`] limits access to vpages, by one of two means of the kernel:
 //!
-//! * [`UserFaults`]: `userfaultfd` in the modes minor and write-protect. No mapping is ever split, so any number of vpages
+//! * [`UserFaults`]: `userfaultfd` in the modes missing, minor and write-protect. No mapping is ever split, so any number of vpages
 //!   can differ from their neighbours. From Linux 6.4.
 //! * [`Mprotect`]: where that is refused. Each boundary costs a mapping, of which a process has 65,530 by default.
 //!

@@ -51,17 +51,8 @@ impl Object {
     /// # Errors
     /// There is not that much memory.
     pub fn new(bytes: usize) -> Result<Self, Error> {
-        Self::growing(bytes, bytes)
-    }
-
-    /// One of `all` bytes, of which pages beyond the first `bytes` exist from their first use on.
-    ///
-    /// # Errors
-    /// There is not that much memory.
-    pub fn growing(bytes: usize, all: usize) -> Result<Self, Error> {
-        let object = Self::sparse(all.max(bytes))?;
-        // A fault on a page that exists is a minor one, which can be held back.
-        object.reserve(0, bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES))?;
+        let object = Self::sparse(bytes)?;
+        object.reserve(0, object.bytes)?;
         Ok(object)
     }
 

@@ -54,7 +54,7 @@ pub fn protection(views: &Views) -> Result<Box<dyn Protection>, Error> {
 }
 
 /// By `userfaultfd`: an empty page-table entry allows nothing, a write-protected one reading. A thread that does more
-/// gets SIGBUS, and a system call EFAULT.
+/// gets SIGBUS, and a system call EFAULT. To allow more, the pages have to exist.
 #[derive(Debug)]
 pub struct UserFaults(OwnedFd);
 
@@ -77,7 +77,10 @@ impl UserFaults {
         faults.ioctl(ioctl::UFFDIO_API, &mut api).map_err(error("its features"))?;
         let range =
             n::uffdio_range { start: views.base() as u64, len: (views.count() * views.bytes()) as u64 };
-        let mode = u64::from(n::UFFDIO_REGISTER_MODE_MINOR | n::UFFDIO_REGISTER_MODE_WP);
+        // Nor where a page does not exist.
+        let mode =
+            n::UFFDIO_REGISTER_MODE_MISSING | n::UFFDIO_REGISTER_MODE_MINOR | n::UFFDIO_REGISTER_MODE_WP;
+        let mode = u64::from(mode);
         let mut register = n::uffdio_register { range, mode, ioctls: 0 };
         faults.ioctl(ioctl::UFFDIO_REGISTER, &mut register).map_err(error("the views"))?;
         if register.ioctls >> n::_UFFDIO_CONTINUE & 1 == 0 {
@@ -93,6 +96,7 @@ impl UserFaults {
 
     /// Older kernels cannot allow reading alone, and only say so when asked to.
     fn try_out(&self, views: &Views) -> io::Result<()> {
+        views.populate(0, PAGE_BYTES).map_err(io::Error::other)?;
         self.set(views.base(), PAGE_BYTES, Allowed::Reading)?;
         self.set(views.base(), PAGE_BYTES, Allowed::Nothing)
     }

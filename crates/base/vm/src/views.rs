@@ -2,7 +2,10 @@
 
 use std::{ffi::c_void, ops::Range, os::fd::AsFd, ptr};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::{
+    io::retry_on_intr,
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
+};
 
 use crate::{Error, Object};
 
@@ -22,15 +25,17 @@ impl Views {
     /// # Errors
     /// Something is there already, or nowhere is room.
     pub fn map(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
-        Self::map_with(object, count, at, object.bytes())
+        let views = Self::map_sparse(object, count, at)?;
+        // Where the kernel cannot do that, each page is mapped when it is first used.
+        let _ = views.populate(0, object.bytes());
+        Ok(views)
     }
 
-    /// The same, where only the first `used` bytes of the privileged view are used at first: the pages of the others count as the
-    /// process's own when they are.
+    /// The same, where pages of the object exist, and count as the process's own, from their use on.
     ///
     /// # Errors
     /// As for [`Views::map`].
-    pub fn map_with(object: &Object, count: usize, at: Option<usize>, used: usize) -> Result<Self, Error> {
+    pub fn map_sparse(object: &Object, count: usize, at: Option<usize>) -> Result<Self, Error> {
         let bytes = object.bytes();
         let error =
             |source: rustix::io::Errno| Error::Views { views: count, bytes, at, source: source.into() };
@@ -47,8 +52,6 @@ impl Views {
                 mmap(place, bytes, protection, flags, object.as_fd(), 0).map_err(error)?;
             }
         }
-        // Where the kernel cannot do that, each page is mapped when it is first used.
-        let _ = views.populate(0, used);
         // The pages of a child that was forked would have no protection.
         // SAFETY: the area is ours.
         unsafe { madvise(base as *mut c_void, total, Advice::LinuxDontFork).map_err(error)? };
@@ -111,8 +114,8 @@ impl Views {
         }
         let at = self.privileged(offset);
         // SAFETY: the area is ours.
-        let done = unsafe { madvise(at as *mut c_void, bytes, Advice::LinuxPopulateWrite) };
-        done.map_err(|source| Error::Object { bytes, source: source.into() })
+        let populate = || unsafe { madvise(at as *mut c_void, bytes, Advice::LinuxPopulateWrite) };
+        retry_on_intr(populate).map_err(|source| Error::Object { bytes, source: source.into() })
     }
 
     /// An address at which there is room now for `count` views of `bytes` each and the privileged one.

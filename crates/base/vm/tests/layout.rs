@@ -32,10 +32,11 @@ proptest! {
     #[test]
     fn minipages_are_apart(
         views in 1..20usize,
+        few in 1..20usize,
         pages in 1..80usize,
         steps in prop::collection::vec(step(), 1..80),
     ) {
-        let mut layout = Layout::new(pages, views);
+        let mut layout = Layout::sparing(pages, views, few.min(views));
         let mut live: Vec<u32> = vec![];
         let mut arrays = vec![];
         for step in steps {
@@ -139,6 +140,21 @@ fn rows_in_chunks_share_minipages_and_follow_each_other() {
     assert_eq!((pages.first, pages.minipages), (3, 3));
     assert_eq!(pages.place(4).pages(), 1..3, "the fifth is on two pages");
     assert_eq!((pages.place(9).offset, pages.place(9).view), (PAGE_BYTES + 9_000, 0));
+}
+
+#[test]
+fn an_array_has_as_many_views_as_it_needs() {
+    let pages = |count, bytes| {
+        let array = Layout::sparing(1 << 16, 256, 16).allocate_array(count, bytes, Grain::Parts(1)).unwrap();
+        (array.own_pages().len(), array.areas().count())
+    };
+    assert_eq!(pages(512, 8), (32, 16), "few");
+    assert_eq!(pages(20_000, 8), (200, 100));
+    assert_eq!(pages(1 << 20, 8), (1 << 12, 256), "many");
+    assert_eq!(pages(1 << 18, 256), (1 << 14, 16), "as many as fit");
+    assert_eq!(pages(1 << 14, PAGE_BYTES), (1 << 14, 1));
+    let mut layout = Layout::new(1 << 17, 16);
+    assert_eq!(layout.allocate_array(1 << 20, 8, Grain::Parts(1)).unwrap().own_pages().len(), 1 << 16);
 }
 
 #[test]

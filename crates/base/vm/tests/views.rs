@@ -45,7 +45,7 @@ fn all_views_show_the_same_bytes() {
 #[test]
 fn pages_exist_from_their_reservation_until_they_are_given_back() {
     let object = Object::sparse(64 << 20).unwrap();
-    let views = Views::map_with(&object, 2, None, 0).unwrap();
+    let views = Views::map_sparse(&object, 2, None).unwrap();
     let exist = || rustix::fs::fstat(&object).unwrap().st_blocks as usize * 512 / PAGE_BYTES;
     assert_eq!(exist(), 0);
     object.reserve(5 * PAGE_BYTES, 3_000 * PAGE_BYTES).unwrap();
@@ -58,7 +58,7 @@ fn pages_exist_from_their_reservation_until_they_are_given_back() {
 #[test]
 fn core_files_have_of_the_views_what_is_shown() {
     let object = Object::sparse(8 * PAGE_BYTES).unwrap();
-    let views = Views::map_with(&object, 2, None, 0).unwrap();
+    let views = Views::map_sparse(&object, 2, None).unwrap();
     let is_left_out = |address: usize| {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut is_there = false;
@@ -241,6 +241,49 @@ fn a_vpage_faults_until_it_may_by_userfaultfd() {
         Ok(_) => a_vpage_faults_until_it_may(|views| Box::new(UserFaults::new(views).unwrap())),
         // Only there it may be refused.
         Err(error) => assert!(kernel() < (6, 4), "{error}"),
+    }
+}
+
+/// Counts faults where a page did not exist, and lets it exist.
+struct Exist {
+    views: &'static Views,
+    protection: UserFaults,
+    faults: AtomicUsize,
+}
+
+impl Serve for Exist {
+    fn serve(&self, fault: Fault) -> bool {
+        self.faults.fetch_add(1, Relaxed);
+        let page = fault.address & !(PAGE_BYTES - 1);
+        let change = || self.protection.set(page, PAGE_BYTES, Allowed::Writing).is_ok();
+        let (_, offset) = self.views.locate(page).unwrap();
+        !change() && self.views.populate(offset, PAGE_BYTES).is_ok() && change()
+    }
+}
+
+#[test]
+fn a_page_that_does_not_exist_faults_by_userfaultfd() {
+    let object = Object::sparse(8 * PAGE_BYTES).unwrap();
+    let views: &'static Views = Box::leak(Box::new(Views::map_sparse(&object, 2, None).unwrap()));
+    let protection = match UserFaults::new(views) {
+        Ok(protection) => protection,
+        Err(error) => return assert!(kernel() < (6, 4), "{error}"),
+    };
+    let exist: &'static Exist = Box::leak(Box::new(Exist { views, protection, faults: 0.into() }));
+    let area = views.base()..views.base() + 2 * views.bytes();
+    std::mem::forget(serve(area, exist.protection.signal(), exist).unwrap());
+    let faults = || exist.faults.load(Relaxed);
+    for round in 1..4 {
+        for (page, view) in [(3, 0), (7, 1)] {
+            let address = views.address(view, page * PAGE_BYTES);
+            let before = faults();
+            assert_eq!((read(address), faults()), (0, before + 1), "page {page} in round {round}");
+            write(address, 7);
+            assert_eq!(faults(), before + 1);
+            exist.protection.change(address, PAGE_BYTES, Allowed::Writing, Allowed::Reading).unwrap();
+        }
+        // Also where a page was write-protected before.
+        views.give_back(0, 8 * PAGE_BYTES).unwrap();
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Entry {
     transaction: Option<Transaction>,
     /// Competing requests.
     waiting: VecDeque<(HostId, Want)>,
+    /// Pushes that hosts have asked for.
+    pushes: u32,
     /// To its neighbours.
     pub bond: Bond,
     /// For it and its neighbours, where it is the first of them.
@@ -37,17 +39,22 @@ pub type Outgoing = Vec<(HostId, Message)>;
 impl Entry {
     /// A minipage that `owner` alone may write.
     pub fn owned(hosts: u16, owner: HostId) -> Self {
-        Self::with(owner, Copies::only(hosts, owner))
+        Self::new(owner, Copies::only(hosts, owner))
     }
 
     /// A minipage that all hosts have copies of.
     pub fn shared(hosts: u16, owner: HostId) -> Self {
-        Self::with(owner, Copies::all(hosts))
+        Self::new(owner, Copies::all(hosts))
     }
 
-    const fn with(owner: HostId, copies: Copies) -> Self {
-        let bond = Bond::new(owner, false);
-        Self { owner, copies, transaction: None, waiting: VecDeque::new(), bond, page: Page::new() }
+    const fn new(owner: HostId, copies: Copies) -> Self {
+        let (bond, page) = (Bond::new(owner, false), Page::new());
+        Self { owner, copies, transaction: None, waiting: VecDeque::new(), pushes: 0, bond, page }
+    }
+
+    /// How many pushes hosts have asked for. After many they are counted from 0 again.
+    pub const fn pushes(&self) -> u32 {
+        self.pushes
     }
 
     /// Whether nothing is asked for.
@@ -82,6 +89,7 @@ impl Entry {
 
     /// `requester` wants something. Whether that is a competing request.
     pub fn request(&mut self, minipage: Minipage, requester: HostId, want: Want, out: &mut Outgoing) -> bool {
+        self.pushes = self.pushes.wrapping_add((want == Want::Push).into());
         if self.transaction.is_some() {
             self.waiting.push_back((requester, want));
             return true;

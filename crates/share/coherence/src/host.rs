@@ -2,8 +2,12 @@
 //! manages.
 
 mod messages;
+mod together;
 
-use std::{collections::VecDeque, ops::Range};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 use crate::alone::Alone;
 use crate::barrier::{Arrivals, Arrived};
@@ -11,6 +15,7 @@ use crate::company::{Bond, Kinds, Neighbours};
 use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::directory::{Entry, Outgoing};
+use crate::forgetting::Forgetting;
 use crate::lock::{Grants, Held};
 use crate::message::{Access, Barrier, HostId, Lock, Message, Minipage, Other, Waiter, Want};
 use crate::minipages::{Local, Minipages};
@@ -64,6 +69,9 @@ pub struct Host {
     granted: Grants,
     held: Held,
     alone: Alone,
+    /// Pushes that this host has asked for, of minipages that all hosts add.
+    pushes: BTreeMap<Minipage, u32>,
+    forgetting: Option<Forgetting>,
     arrivals: Arrivals,
     arrived: Arrived,
     /// Hosts that arrive at no barrier any more.
@@ -98,6 +106,8 @@ impl Host {
             granted: Grants::default(),
             held: Held::default(),
             alone: Alone::default(),
+            pushes: BTreeMap::new(),
+            forgetting: None,
             arrivals: Arrivals::default(),
             arrived: Arrived::default(),
             incomplete: Copies::none(hosts),
@@ -145,24 +155,32 @@ impl Host {
         self.unresumed.is_empty()
             && self.waiters.is_empty()
             && self.alone.is_calm()
+            && self.forgetting.is_none()
             && self.minipages.iter().all(calm)
     }
 
     /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
     /// the same order, before any waits at one.
     pub fn add_owned(&mut self, home: HostId) -> Minipage {
-        let access = if home == self.me { Access::Write } else { Access::None };
-        self.add(home, access, Entry::owned(self.hosts, home))
+        self.add_as(self.minipages.next(), home, false)
     }
 
     /// Adds the next minipage, managed by `home`. All hosts have equal copies of it.
     pub fn add_shared(&mut self, home: HostId) -> Minipage {
-        self.add(home, Access::Read, Entry::shared(self.hosts, home))
+        self.add_as(self.minipages.next(), home, true)
     }
 
-    fn add(&mut self, home: HostId, access: Access, entry: Entry) -> Minipage {
+    /// The same with a number that no minipage has, or none any more ([`Host::forget`]), where all hosts have copies of it or the
+    /// manager alone has it.
+    pub fn add_as(&mut self, minipage: Minipage, home: HostId, is_shared: bool) -> Minipage {
+        let (access, entry) = match is_shared {
+            true => (Access::Read, Entry::shared(self.hosts, home)),
+            false if home == self.me => (Access::Write, Entry::owned(self.hosts, home)),
+            false => (Access::None, Entry::owned(self.hosts, home)),
+        };
         let entry = (home == self.me).then(|| Box::new(entry));
-        self.minipages.add(Local { access, home, pending: None, is_foretold: false, entry })
+        self.minipages.add(minipage, Local { access, home, pending: None, is_foretold: false, entry });
+        minipage
     }
 
     /// Lets each host add minipages of these numbers alone ([`Host::add_alone`]). All hosts call this alike.
@@ -253,7 +271,7 @@ impl Host {
             Want::Write => self.counts.write_faults += 1,
             _ => self.counts.read_faults += 1,
         }
-        if !self.knows(minipage) || self.access(minipage) >= access {
+        if !self.knows(minipage) || self.is_freed(minipage) || self.access(minipage) >= access {
             return effects.wake(waiter);
         }
         let behind = self.waiters.partition_point(|(other, _)| *other <= minipage);
@@ -286,7 +304,12 @@ impl Host {
 
     /// Asks for copies on all hosts. No thread waits for them.
     pub fn push(&mut self, minipage: Minipage, effects: &mut impl Effects) {
-        if let Some(home) = self.minipages.get(minipage).map(|local| local.home) {
+        let home = self.minipages.get(minipage).map(|local| local.home);
+        if let Some(home) = home.filter(|_| !self.is_freed(minipage)) {
+            if minipage < self.minipages.next() {
+                let asked = self.pushes.entry(minipage).or_default();
+                *asked = asked.wrapping_add(1);
+            }
             self.send(home, Message::Request { minipage, want: Want::Push }, effects);
             self.drain(effects);
         }
@@ -434,6 +457,9 @@ impl Host {
 
     /// Asks the manager, unless it has been. Whether it was asked now.
     fn ask(&mut self, minipage: Minipage, want: Want, effects: &mut impl Effects) -> bool {
+        if self.is_freed(minipage) {
+            return false;
+        }
         let Some(local) = self.minipages.get_mut(minipage) else { return false };
         if local.pending.is_some() {
             // A thread that needs more than that one gives faults again.

@@ -37,6 +37,13 @@
 //! the manager begins a transaction for each, as if the host had asked for it. What is said of neighbours alike is one message, a
 //! *run*. So a minipage has the same states in company as it has alone.
 //!
+//! # Minipages that all hosts free
+//!
+//! All hosts can free minipages together that they have added alike, so that others get the numbers. No thread asks for any of
+//! them from then on. A host that has nothing of them under way sends Forget to all hosts, with how many pushes it asked each
+//! for. A manager that has had as many, and has heard all hosts, has no request to come. When its transactions have ended, its wait
+//! is over. When the waits of all hosts are over, no message is left, and they forget the minipages.
+//!
 //! # Order of messages
 //!
 //! The protocol needs none. In a transaction each message is caused by another, and none is left when it ends. A lock's
@@ -61,6 +68,7 @@ mod copies;
 mod counts;
 mod directory;
 mod foresight;
+mod forgetting;
 mod host;
 mod lock;
 mod message;

@@ -219,6 +219,15 @@ pub enum Message {
         /// Whether it was taken.
         was_taken: bool,
     },
+    /// To every host: all hosts free so many minipages from `first` on, and the sender has asked for none of them any more.
+    Forget {
+        /// The first of them.
+        first: Minipage,
+        /// How many there are.
+        count: u32,
+        /// Pushes of them that the sender has asked the receiver for.
+        pushes: u32,
+    },
     /// To every host: a process of the sender's has left, so that the sender arrives at no barrier any more.
     Incomplete,
     /// To every host: the sender's threads ask for nothing any more.
@@ -226,8 +235,9 @@ pub enum Message {
 }
 
 impl Message {
-    /// The minipage that it is about, or the first of them.
-    pub(crate) const fn minipage(&self) -> Option<Minipage> {
+    /// The minipage that it is about, or the first of them, where it is of a transaction.
+    #[must_use]
+    pub const fn minipage(&self) -> Option<Minipage> {
         match self {
             Self::Request { minipage, .. }
             | Self::Forward { minipage, .. }

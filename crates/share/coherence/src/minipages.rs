@@ -31,8 +31,8 @@ impl Local {
 /// All of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Minipages {
-    /// By their numbers, from 0.
-    alike: Vec<Local>,
+    /// By their numbers, from 0. None where all hosts have freed it.
+    alike: Vec<Option<Local>>,
     /// Neighbours that were added together, by the number of the first.
     alone: BTreeMap<Minipage, Vec<Local>>,
     /// Numbers that those can have.
@@ -46,7 +46,7 @@ impl Minipages {
     }
 
     pub fn get(&self, minipage: Minipage) -> Option<&Local> {
-        self.alike.get(minipage.index()).or_else(|| {
+        self.alike.get(minipage.index()).and_then(Option::as_ref).or_else(|| {
             let (first, all) = self.alone.range(..=minipage).next_back()?;
             all.get(minipage.index() - first.index())
         })
@@ -54,7 +54,7 @@ impl Minipages {
 
     pub fn get_mut(&mut self, minipage: Minipage) -> Option<&mut Local> {
         let Self { alike, alone, .. } = self;
-        alike.get_mut(minipage.index()).or_else(|| {
+        alike.get_mut(minipage.index()).and_then(Option::as_mut).or_else(|| {
             let (first, all) = alone.range_mut(..=minipage).next_back()?;
             all.get_mut(minipage.index() - first.index())
         })
@@ -66,13 +66,29 @@ impl Minipages {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Local> {
-        self.alike.iter().chain(self.alone.values().flatten())
+        self.alike.iter().flatten().chain(self.alone.values().flatten())
     }
 
-    /// Adds the next one of all hosts.
-    pub fn add(&mut self, local: Local) -> Minipage {
-        self.alike.push(local);
-        Minipage(self.alike.len() as u32 - 1)
+    /// The number behind those of all that hosts add alike.
+    pub fn next(&self) -> Minipage {
+        Minipage(self.alike.len() as u32)
+    }
+
+    /// Adds one of all hosts, with a number that none has.
+    pub fn add(&mut self, minipage: Minipage, local: Local) {
+        let len = self.alike.len().max(minipage.index() + 1);
+        self.alike.resize_with(len, || None);
+        self.alike[minipage.index()] = Some(local);
+    }
+
+    /// Removes some that all hosts have added alike.
+    pub fn remove(&mut self, numbers: Range<u32>) {
+        for number in numbers {
+            if let Some(local) = self.alike.get_mut(number as usize) {
+                *local = None;
+            }
+        }
+        while self.alike.pop_if(|local| local.is_none()).is_some() {}
     }
 
     /// Adds those of one host, unless there is no room for them, or another one has these numbers.
@@ -101,7 +117,10 @@ mod tests {
     #[test]
     fn each_number_is_that_of_one_minipage_and_no_others_are_known() {
         let mut all = Minipages::default();
-        assert_eq!([all.add(local()), all.add(local())], [Minipage(0), Minipage(1)]);
+        for number in 0..2 {
+            assert_eq!(all.next(), Minipage(number));
+            all.add(all.next(), local());
+        }
         assert!(!all.add_alone(Minipage(5), 1, local), "there is no room");
         all.make_room(4..20);
         let tried = [(3, 2, false), (6, 3, true), (5, 2, false), (8, 1, false), (9, 1, true), (4, 2, true)];
@@ -115,5 +134,12 @@ mod tests {
         assert_eq!(known, [0, 1, 4, 5, 6, 7, 8, 9]);
         assert!((0..30).all(|number| all.get_mut(Minipage(number)).is_some() == known.contains(&number)));
         assert_eq!(all.iter().count(), known.len());
+        all.remove(0..1);
+        assert!(
+            all.get(Minipage(0)).is_none() && all.get(Minipage(1)).is_some() && all.next() == Minipage(2)
+        );
+        all.add(Minipage(0), local());
+        all.remove(0..2);
+        assert!(all.get(Minipage(0)).is_none() && all.next() == Minipage(0) && all.iter().count() == 6);
     }
 }

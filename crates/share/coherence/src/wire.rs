@@ -13,7 +13,7 @@ use crate::message::{Barrier, HostId, Lock, Message, Minipage, Other, Want};
 pub const MESSAGE_BYTES: usize = 16;
 
 /// Of this form. Another one has another number.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 
 /// In the place of a host, where there is none.
 const NO_HOST: HostId = HostId(u16::MAX);
@@ -47,6 +47,9 @@ impl Message {
             Self::Incomplete => (13, none, 0, 0),
             Self::Add { first, count, what } => {
                 (14, none, first.0, u64::from(what) << u32::BITS | u64::from(count))
+            }
+            Self::Forget { first, count, pushes } => {
+                (18, none, first.0, u64::from(pushes) << u32::BITS | u64::from(count))
             }
             Self::Added { first } => (15, none, first.0, 0),
             Self::Free { minipage } => (16, none, minipage.0, 0),
@@ -98,6 +101,7 @@ impl Message {
             15 => Self::Added { first: minipage },
             16 => Self::Free { minipage },
             17 => Self::Freed { minipage, was_taken: word != 0 },
+            18 => Self::Forget { first: minipage, count: word as u32, pushes: (word >> u32::BITS) as u32 },
             _ => return None,
         })
     }
@@ -155,6 +159,7 @@ mod tests {
             Message::Free { minipage },
             Message::Freed { minipage, was_taken: true },
             Message::Freed { minipage, was_taken: false },
+            Message::Forget { first: minipage, count: u32::MAX - 1, pushes: 0x0a0b_0c0d },
         ];
         for want in [Want::Read, Want::Write, Want::Push] {
             messages.push(Message::Request { minipage, want });
@@ -170,7 +175,7 @@ mod tests {
     #[test]
     fn what_is_no_message_is_none() {
         let good = Message::Request { minipage: Minipage(1), want: Want::Push }.to_bytes();
-        for (index, value) in [(0, VERSION + 1), (1, 18), (8, 3), (15, 1)] {
+        for (index, value) in [(0, VERSION + 1), (1, 19), (8, 3), (15, 1)] {
             let mut bad = good;
             bad[index] = value;
             assert_eq!(Message::from_bytes(&bad), None, "byte {index}");

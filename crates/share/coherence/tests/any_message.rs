@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 /// A byte that says from where, and bytes that are a message more often than not.
 fn step() -> impl Strategy<Value = Vec<u8>> {
-    (any::<u8>(), 0..18u8, 0..9u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
+    (any::<u8>(), 0..19u8, 0..9u8, 0..4u8, vec(any::<u8>(), 6)).prop_map(
         |(from, kind, number, word, rest)| {
             let version = Message::Leaving.to_bytes()[0];
             let mut bytes =

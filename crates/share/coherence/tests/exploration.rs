@@ -7,8 +7,9 @@ use std::collections::HashSet;
 use forebay_coherence::Access;
 use support::{
     Op::{
-        self, Add, AddBoth, Barrier, Break, BrokenBarrier, Foretell, Free, FreeAgain, Leave, Lock,
-        LockForAWhile, Prefetch, Push, Read, ReadAdded, TakeAgain, TryLock, Unlock, Write, WriteAdded,
+        self, Add, AddBoth, Barrier, Break, BrokenBarrier, Foretell, Forget, Free, FreeAgain, FreeTogether,
+        Leave, Lock, LockForAWhile, Prefetch, Push, Read, ReadAdded, Renew, TakeAgain, TryLock, Unlock,
+        Write, WriteAdded,
     },
     World,
 };
@@ -225,4 +226,47 @@ fn a_minipage_in_company_may_be_free_or_used_again() {
         &[WriteAdded(2), WriteAdded(3), Free(3)],
         &[ReadAdded(2)],
     ]);
+}
+
+/// What a host does that frees a minipage together with the others, after what it did `before`, and has another one of that number.
+fn renewing(before: &[Op], minipage: u32, home: u16, after: &[Op]) -> Vec<Op> {
+    let foretell = Foretell(minipage, Access::Write);
+    let freed =
+        [Barrier(0), FreeTogether(minipage), foretell, Barrier(1), foretell, Forget(minipage), foretell];
+    [before, &freed, &[Barrier(0), Renew(minipage, home), Barrier(1)], after].concat()
+}
+
+/// What no thread waits for is under way while hosts free a minipage.
+#[test]
+fn no_message_is_left_of_a_minipage_that_all_hosts_have_freed() {
+    let all = [Write(0), Push(0), Prefetch(0), Foretell(0, Access::Read), Foretell(0, Access::Write)];
+    for one in all {
+        for other in all {
+            for (minipage, home) in [(0, 0), (0, 1)] {
+                let one = renewing(&[one], minipage, home, &[Write(minipage)]);
+                let other = renewing(&[other], minipage, home, &[Read(minipage)]);
+                explore(&[&one, &other]);
+            }
+        }
+    }
+    // Of which all have copies at first.
+    let other = renewing(&[Write(1)], 1, 1, &[Write(1)]);
+    for one in [&[Push(1)][..], &[Foretell(1, Access::Write), Push(1)], &[Push(1), Push(1)]] {
+        explore(&[&renewing(one, 1, 0, &[Read(1)]), &renewing(one, 1, 0, &[Write(1)])]);
+        explore(&[&renewing(one, 1, 1, &[Push(1)]), &other]);
+    }
+}
+
+#[test]
+fn three_hosts_free_a_minipage_and_have_another_one() {
+    for (home, ops) in
+        [(1, [Push(0), Push(0), Write(0)]), (2, [Write(0), Foretell(0, Access::Read), Push(0)])]
+    {
+        let program = |host: usize| {
+            let freed =
+                [Barrier(0), FreeTogether(0), Barrier(1), Forget(0), Barrier(0), Renew(0, home), Barrier(1)];
+            [&[ops[host]][..], &freed, &[Write(0)]].concat()
+        };
+        explore(&[&program(0), &program(1), &program(2)]);
+    }
 }

@@ -30,15 +30,22 @@ fn op(minipages: u32) -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// Programs in which the first two hosts add a minipage each, and one of them two neighbours; one frees the first one's, and that tries to once more and uses it again. They have the same number of
-/// barriers on each host, but that the first host leaves where the others come to one more.
+/// barriers on each host, but that the first host leaves where the others come to one more. Between barriers hosts free together.
 fn programs() -> impl Strategy<Value = (Vec<Vec<Op>>, u32)> {
     (2..7usize, 1..5u32, 0..4usize).prop_flat_map(|(hosts, minipages, barriers)| {
         let phase = prop::collection::vec(op(minipages), 0..12);
-        let program = prop::collection::vec(phase, barriers + 1).prop_map(|phases| {
+        let program = prop::collection::vec(phase, barriers + 1).prop_map(move |phases| {
             let mut program = vec![];
             for (index, phase) in phases.into_iter().enumerate() {
                 if index > 0 {
                     program.push(Op::Barrier(index as u32 % 2));
+                }
+                // All hosts free a minipage, and have another one instead.
+                if index > 1 {
+                    let (minipage, home) = (index as u32 % minipages, (index % hosts) as u16);
+                    let (free, forget) = (Op::FreeTogether(minipage), Op::Forget(minipage));
+                    program.extend([free, Op::Barrier(0), forget, Op::Barrier(1), Op::Renew(minipage, home)]);
+                    program.push(Op::Barrier(0));
                 }
                 program.extend(phase.into_iter().flatten());
             }

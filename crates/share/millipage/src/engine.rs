@@ -171,11 +171,16 @@ impl Engine {
         self.foresight = Foresight::blind();
     }
 
-    /// Adds the next minipage, which a machine manages, and has alone or with all others. What this machine may do with it.
-    pub fn add(&mut self, manager: HostId, is_shared: bool) -> (Minipage, Access) {
-        let minipage =
-            if is_shared { self.protocol.add_shared(manager) } else { self.protocol.add_owned(manager) };
-        (minipage, self.protocol.access(minipage))
+    /// Adds a minipage, which a machine manages, and has alone or with all others. What this machine may do with it.
+    pub fn add(&mut self, minipage: Minipage, manager: HostId, is_shared: bool) -> Access {
+        self.protocol.add_as(minipage, manager, is_shared);
+        self.protocol.access(minipage)
+    }
+
+    /// Forgets minipages that all machines have freed, or that not all have added.
+    pub fn forget(&mut self, numbers: Range<u32>) {
+        self.foresight.forget(&numbers);
+        self.protocol.forget(numbers);
     }
 
     /// What the machine did since that was last asked for.
@@ -273,6 +278,7 @@ impl Engine {
             for (from, message) in arrived.drain(..) {
                 protocol.receive(from, message, acts);
             }
+            protocol.settle(acts);
             (acts.woke, std::mem::take(&mut acts.begun))
         });
         self.foretell(machine, &begun);
@@ -422,6 +428,9 @@ fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter,
         Request::Add(first, count, what) => protocol.add_alone(first, count, what, waiter, acts),
         Request::Free(minipage) => protocol.free(minipage, waiter, acts),
         Request::Renew(minipage) => protocol.renew(minipage, acts),
+        Request::FreeTogether(Minipage(first), count) => {
+            protocol.free_together(first..first.saturating_add(count), waiter, acts);
+        }
         Request::Arrive(word) => {
             acts.foresight.arrived();
             // One host of a machine arrives for all.

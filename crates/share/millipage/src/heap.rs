@@ -47,15 +47,26 @@ pub struct Extent {
     pub pages: usize,
     /// Pages behind those, of which hosts allocate alone.
     pub alone: usize,
+    /// In which many minipages are used that all hosts allocate together.
     pub views: usize,
+    /// In which few are used, and those that hosts allocate alone.
+    pub few: usize,
 }
+
+/// Views for few minipages, where views are as many as need be.
+pub const FEW: usize = 16;
 
 impl Extent {
     /// That of a memory of so many bytes.
     pub fn new(bytes: usize, views: usize) -> Self {
+        Self::sparing(bytes, views, views)
+    }
+
+    /// The same, where few minipages are used in `few` views.
+    pub fn sparing(bytes: usize, views: usize, few: usize) -> Self {
         let pages = bytes.div_ceil(PAGE_BYTES).max(1);
-        let numbers = (u32::MAX as usize / views).saturating_sub(pages);
-        Self { pages, alone: pages.min(numbers).min(PAGES_MAX - 1), views }
+        let numbers = (u32::MAX as usize).saturating_sub(pages.saturating_mul(views));
+        Self { pages, alone: pages.min(numbers / few).min(PAGES_MAX - 1), views, few }
     }
 
     /// Bytes of the pages that all hosts allocate together.
@@ -70,12 +81,26 @@ impl Extent {
 
     /// How many minipages there can be: each has a page of a view for itself.
     pub const fn minipages_max(&self) -> usize {
-        (self.pages + self.alone) * self.views
+        self.pages * self.views + self.alone * self.few
     }
 
     /// The numbers of minipages that hosts allocate alone.
     pub const fn alone_numbers(&self) -> Range<u32> {
         (self.pages * self.views) as u32..self.minipages_max() as u32
+    }
+
+    /// The number of the first minipage on a page of those, and which page a minipage is on.
+    const fn first_on(&self, page: usize) -> usize {
+        self.pages * self.views + page * self.few
+    }
+
+    fn page_with(&self, minipage: Minipage) -> Option<usize> {
+        Some(minipage.index().checked_sub(self.first_on(0))? / self.few)
+    }
+
+    /// Which one of those on its page it is.
+    const fn place_on(&self, minipage: Minipage) -> usize {
+        (minipage.index() - self.first_on(0)) % self.few
     }
 }
 
@@ -194,7 +219,7 @@ impl Heap {
         if bytes > PAGE_BYTES {
             return Kind::Span(bytes.div_ceil(PAGE_BYTES));
         }
-        Kind::Parts((PAGE_BYTES / bytes.next_multiple_of(ALIGNMENT)).min(self.extent.views))
+        Kind::Parts((PAGE_BYTES / bytes.next_multiple_of(ALIGNMENT)).min(self.extent.few))
     }
 
     /// A free part of this kind.
@@ -219,14 +244,14 @@ impl Heap {
     /// What is to be claimed for one more of a kind, if there is room. While this machine alone claims.
     pub fn next_claim(&self, kind: Kind) -> Option<Claim> {
         let (page, left) = (self.common.claimed.load(SeqCst) as usize, self.unclaimed());
-        let first = Minipage(((self.extent.pages + page) * self.extent.views) as u32);
+        let first = Minipage(self.extent.first_on(page) as u32);
         let claim = |kind, count, numbers, what| Claim { page, kind, count, first, numbers, what };
         match kind {
             // The more the more have been, so that a program with few objects leaves room.
             Kind::Parts(parts) => {
                 let count = (page / 4).clamp(1, CLAIMED_MAX).min(left);
                 let what = IN_PARTS | (count as u32) << PAGES_SHIFT | parts as u32;
-                (count > 0).then(|| claim(kind, count, (count * self.extent.views) as u32, what))
+                (count > 0).then(|| claim(kind, count, (count * self.extent.few) as u32, what))
             }
             Kind::Span(pages) => {
                 let pages = if rounded(pages) <= left { rounded(pages) } else { pages };
@@ -237,7 +262,7 @@ impl Heap {
 
     /// A machine has claimed pages, and says this of them: where they are in the memory object.
     pub fn learn(&self, first: Minipage, what: u32) -> Option<Range<usize>> {
-        let page = (first.index() / self.extent.views).checked_sub(self.extent.pages)?;
+        let page = self.extent.page_with(first)?;
         let value = what & !(KIND | OWN);
         let in_parts = value & ((1 << PAGES_SHIFT) - 1);
         let count = if what & KIND == SPAN { value } else { value >> PAGES_SHIFT } as usize;
@@ -274,7 +299,7 @@ impl Heap {
     /// Frees a part of this machine; `false` if it is not taken.
     pub fn free(&self, minipage: Minipage) -> bool {
         let Some(page) = self.page_of(minipage).filter(|_| self.is_own(minipage)) else { return false };
-        let part = minipage.index() % self.extent.views;
+        let part = self.extent.place_on(minipage);
         let was_taken = part < self.parts(page) && {
             let bit = 1 << (part % 64);
             self.bits(self.taken, page)[part / 64].0.fetch_and(!bit, SeqCst) & bit != 0
@@ -293,7 +318,7 @@ impl Heap {
         if kind < 2 {
             return None;
         }
-        let first = Minipage(((self.extent.pages + page) * self.extent.views) as u32);
+        let first = Minipage(self.extent.first_on(page) as u32);
         let mut used = [0; VIEWS_MAX / 64];
         let taken = self.bits(self.taken, page).iter();
         used.iter_mut().zip(taken).for_each(|(word, bits)| *word = bits.0.load(SeqCst));
@@ -303,7 +328,7 @@ impl Heap {
     /// The minipage that is used through a page of a view. In a signal handler too.
     pub fn at(&self, view: usize, page: usize) -> Option<u32> {
         let page = self.first_page(page.checked_sub(self.extent.pages)?)?;
-        (view < self.parts(page)).then(|| ((self.extent.pages + page) * self.extent.views + view) as u32)
+        (view < self.parts(page)).then(|| (self.extent.first_on(page) + view) as u32)
     }
 
     /// The pages of the minipage that is used there.
@@ -314,14 +339,14 @@ impl Heap {
     /// Where a minipage is. In a signal handler too.
     pub fn place(&self, minipage: u32) -> Option<Place> {
         let page = self.page_of(Minipage(minipage))?;
-        let view = minipage as usize % self.extent.views;
+        let view = self.extent.place_on(Minipage(minipage));
         let bytes = self.part_bytes(page);
         let offset = (self.extent.pages + page) * PAGE_BYTES + view * bytes;
         (view < self.parts(page)).then_some(Place { offset, bytes, view })
     }
 
     fn page_of(&self, minipage: Minipage) -> Option<usize> {
-        let page = (minipage.index() / self.extent.views).checked_sub(self.extent.pages)?;
+        let page = self.extent.page_with(minipage)?;
         (page < self.pages.len()).then_some(page)
     }
 
@@ -374,7 +399,7 @@ impl Heap {
                     let part = index * 64 + bit.trailing_zeros() as usize;
                     let was_used = self.bits(self.used, page)[index].0.fetch_or(bit, SeqCst) & bit != 0;
                     self.common.free.fetch_sub(self.part_bytes(page) as u64, SeqCst);
-                    let minipage = (self.extent.pages + page) * self.extent.views + part;
+                    let minipage = self.extent.first_on(page) + part;
                     return Some(Taken { place: self.place(minipage as u32)?, was_used });
                 }
             }
@@ -430,7 +455,7 @@ impl Heap {
 
 /// Words with a bit for each part of a page.
 const fn words(extent: &Extent) -> usize {
-    extent.views.div_ceil(64)
+    extent.few.div_ceil(64)
 }
 
 /// The bits of so many parts in one of their words.
@@ -471,7 +496,7 @@ mod tests {
     use super::*;
 
     fn heap(pages: usize, views: usize) -> Heap {
-        let extent = Extent::new(pages * PAGE_BYTES, views);
+        let extent = Extent::sparing(pages * PAGE_BYTES, 3 * views, views);
         let memory = Object::sparse(Heap::bytes(&extent)).unwrap();
         Heap::new(&mut Parts::of(Mapping::new(&memory).unwrap()), extent)
     }
@@ -526,7 +551,7 @@ mod tests {
             assert_eq!(heap.left(), left);
         }
         assert!(
-            !heap.free(Minipage(0)) && !heap.free(Minipage(64 * 16 + 15)) && !heap.free(Minipage(u32::MAX))
+            !heap.free(Minipage(0)) && !heap.free(Minipage(64 * 48 + 15)) && !heap.free(Minipage(u32::MAX))
         );
     }
 

@@ -29,7 +29,6 @@
 //! A child that a host forks is no host. It has the memory of a job on one machine. Elsewhere it has no shared memory, and an
 //! access ends it with SIGSEGV.
 
-mod arrays;
 mod atomics;
 mod bells;
 mod board;

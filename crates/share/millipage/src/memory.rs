@@ -1,7 +1,7 @@
 //! The shared memory as one host maps it: its views, which minipage is where in them, and what their pages allow.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -10,11 +10,11 @@ use forebay_coherence::{Access, Minipage};
 use forebay_vm::{
     Allowed, Mprotect, Object, PAGE_BYTES, Protection, Views,
     fault::Signal,
-    layout::{Array, Grain, Layout, Place, Vpages},
+    layout::{Array, Grain, Layout, Place, Places, Vpages},
     protection,
 };
 
-use crate::{Error, Placement, arrays::Arrays, heap::Heap, join::free_bytes};
+use crate::{Error, heap::Heap, join::free_bytes};
 
 /// An array of so many bytes is allocated without a look at how much memory is free, which takes longer than the rest.
 const UNSEEN_BYTES: usize = 1 << 20;
@@ -24,37 +24,28 @@ pub struct Memory {
     views: Views,
     protection: Box<dyn Protection>,
     tables: Mutex<Tables>,
-    /// Where threads fault: handlers find minipages without a lock.
-    arrays: Option<Arrays>,
+    /// Handlers find minipages without a lock.
+    places: Arc<Places>,
     vpages: Arc<Vpages>,
     heap: Heap,
-    /// On the only machine, where pages exist from their allocation on.
-    object: Option<Object>,
+    existence: Existence,
+}
+
+/// How pages come to exist that all hosts allocate.
+enum Existence {
+    /// By their use.
+    Used,
+    /// By their allocation, in an object that other processes may map too.
+    Reserved(Object),
+    /// By their allocation, and the privileged view has them from then on. So have others of so many memories on this machine.
+    Populated { memories: usize },
 }
 
 /// What all hosts have allocated, alike on all of them.
 struct Tables {
     layout: Layout,
     /// By the distance of the first byte from the first one of all.
-    allocated: BTreeMap<usize, (Shape, Array)>,
-    /// Between machines, what all hosts have freed. It serves arrays of the same shape, so machines forget nothing of its minipages.
-    freed: HashMap<Shape, Vec<Array>>,
-}
-
-/// What tells arrays apart that lie and begin at the same hosts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shape {
-    pub count: usize,
-    pub bytes: usize,
-    pub grain: Grain,
-    pub placement: Placement,
-}
-
-/// An array that all hosts have allocated.
-pub struct Allocated {
-    pub array: Array,
-    /// It is not full of zeros, and its minipages are known.
-    pub was_used: bool,
+    allocated: BTreeMap<usize, Array>,
 }
 
 impl Memory {
@@ -67,34 +58,40 @@ impl Memory {
         views.keep_out_of_dumps()?;
         // A call for each allocation and view, which splits mappings between allocations at most.
         let protection = Box::new(Mprotect::new(&views)?);
-        let memory = Self { object, ..Self::new(views, protection, heap, None) };
+        let existence = object.map_or(Existence::Used, Existence::Reserved);
+        let memory = Self::new(views, protection, heap, existence);
         let extent = memory.heap.extent();
-        for view in (0..extent.views).filter(|_| extent.alone > 0) {
+        for view in (0..extent.few).filter(|_| extent.alone > 0) {
             let first = memory.views.address(view, extent.together_bytes());
             memory.allow(first..first + extent.alone * PAGE_BYTES, Access::None, Access::Write)?;
         }
         Ok(memory)
     }
 
-    /// That of a host on one of several machines: nothing may be used at first.
+    /// That of a host on one of several machines, where so many memories are on this one: nothing may be used at first.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn of_one_of_several(views: Views, heap: Heap) -> Result<Self, Error> {
+    pub fn of_one_of_several(views: Views, heap: Heap, memories: usize) -> Result<Self, Error> {
+        views.keep_out_of_dumps()?;
         let protection = protection(&views)?;
-        Ok(Self::new(views, protection, heap, Some(Arrays::new())))
+        Ok(Self::new(views, protection, heap, Existence::Populated { memories }))
     }
 
-    fn new(views: Views, protection: Box<dyn Protection>, heap: Heap, arrays: Option<Arrays>) -> Self {
-        let layout = Layout::new(heap.extent().pages, views.count());
-        let vpages = layout.vpages();
-        let tables = Mutex::new(Tables { layout, allocated: BTreeMap::new(), freed: HashMap::new() });
-        Self { views, protection, tables, arrays, vpages, heap, object: None }
+    fn new(views: Views, protection: Box<dyn Protection>, heap: Heap, existence: Existence) -> Self {
+        let extent = heap.extent();
+        let layout = Layout::sparing(extent.pages, extent.views, extent.few);
+        let (places, vpages) = (layout.places(), layout.vpages());
+        let tables = Mutex::new(Tables { layout, allocated: BTreeMap::new() });
+        Self { views, protection, tables, places, vpages, heap, existence }
     }
 
     /// What the views show, where other processes may map it too.
     pub const fn object(&self) -> Option<&Object> {
-        self.object.as_ref()
+        match &self.existence {
+            Existence::Reserved(object) => Some(object),
+            _ => None,
+        }
     }
 
     /// What hosts allocate alone.
@@ -116,36 +113,27 @@ impl Memory {
         self.protection.signal()
     }
 
+    /// An array, which all hosts allocate alike.
+    ///
     /// # Errors
     /// There is no room.
-    pub fn allocate(&self, shape: Shape) -> Result<Allocated, Error> {
+    pub fn allocate(&self, count: usize, bytes: usize, grain: Grain) -> Result<Array, Error> {
         let mut tables = self.tables();
-        let used = tables.freed.get_mut(&shape).and_then(Vec::pop);
-        let array = match used {
-            Some(array) => array,
-            None => {
-                let array = tables.layout.allocate_array(shape.count, shape.bytes, shape.grain)?;
-                // While no other thread allocates.
-                self.arrays.iter().for_each(|arrays| arrays.add(array));
-                array
-            }
-        };
-        tables.allocated.insert(self.distance(&array), (shape, array));
-        Ok(Allocated { array, was_used: used.is_some() })
+        let array = tables.layout.allocate_array(count, bytes, grain)?;
+        tables.allocated.insert(self.distance(&array), array);
+        Ok(array)
     }
 
     /// The array that begins at an address.
     pub fn allocated_at(&self, address: usize) -> Option<Array> {
         let distance = address.checked_sub(self.views.base())?;
-        Some(self.tables().allocated.get(&distance)?.1)
+        self.tables().allocated.get(&distance).copied()
     }
 
-    /// Frees an array, which all hosts do alike. On the only machine this host's threads cannot use it from then on.
+    /// Frees an array, which all hosts do alike. This host's threads cannot use it from then on.
     pub fn free(&self, array: &Array) {
         let mut tables = self.tables();
-        let Some((shape, _)) = tables.allocated.remove(&self.distance(array)) else { return };
-        if self.arrays.is_some() {
-            tables.freed.entry(shape).or_default().push(*array);
+        if tables.allocated.remove(&self.distance(array)).is_none() {
             return;
         }
         for pages in self.areas(array) {
@@ -167,12 +155,9 @@ impl Memory {
         self.tables().layout.left()
     }
 
-    /// Where a minipage is. In a signal handler too, where threads fault.
+    /// Where a minipage is. In a signal handler too.
     pub fn place(&self, minipage: u32) -> Option<Place> {
-        self.heap.place(minipage).or_else(|| match &self.arrays {
-            Some(arrays) => arrays.place(minipage),
-            None => self.tables().layout.place(minipage),
-        })
+        self.heap.place(minipage).or_else(|| self.places.get(minipage))
     }
 
     /// The minipage that is used at an address. In a signal handler too.
@@ -207,7 +192,11 @@ impl Memory {
     /// # Errors
     /// There is no memory.
     pub fn add_alone(&self, first: Minipage, what: u32) -> Result<(), Error> {
-        let Some(bytes) = self.heap.learn(first, what) else { return Ok(()) };
+        self.heap.learn(first, what).map_or(Ok(()), |bytes| self.populate(bytes))
+    }
+
+    /// Lets pages exist: these bytes of the object.
+    fn populate(&self, bytes: Range<usize>) -> Result<(), Error> {
         match self.views.populate(bytes.start, bytes.len()) {
             // Pages have to exist only where a newer kernel holds faults back.
             Err(forebay_vm::Error::Object { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {
@@ -243,23 +232,37 @@ impl Memory {
         bytes > 0
     }
 
-    /// Lets the pages of an array exist, on the only machine: by one host of it.
+    /// Lets the pages of an array exist: by one host of each machine.
     ///
     /// # Errors
     /// There is not so much memory.
     pub fn reserve(&self, array: &Array) -> Result<(), Error> {
-        let (Some(object), pages) = (&self.object, array.own_pages()) else { return Ok(()) };
-        let bytes = pages.len() * PAGE_BYTES;
+        let own = array.own_pages();
+        let pages = if own.is_empty() { array.minipage(0).pages() } else { own };
+        let (offset, bytes) = (pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES);
+        let memories = if let Existence::Populated { memories } = self.existence { memories } else { 1 };
         let free = free_bytes_for(bytes);
-        if free.is_some_and(|free| bytes as u64 > free) {
-            return Err(Error::Full { memories: 1, bytes, free: free.unwrap_or(0) });
+        if free.is_some_and(|free| (bytes * memories) as u64 > free) {
+            return Err(Error::Full { memories, bytes, free: free.unwrap_or(0) });
         }
-        let reserved = object.reserve(pages.start * PAGE_BYTES, bytes);
+        let reserved = match &self.existence {
+            Existence::Used => Ok(()),
+            Existence::Reserved(object) => object.reserve(offset, bytes).map_err(Error::from),
+            Existence::Populated { .. } => self.populate(offset..offset + bytes),
+        };
         if reserved.is_err() {
             // What the kernel has given before it had no more.
-            let _ = self.views.give_back(pages.start * PAGE_BYTES, bytes);
+            let _ = self.give_back(array);
         }
-        Ok(reserved?)
+        reserved
+    }
+
+    /// Gives the pages that an array has for itself back to the kernel: by one host of each machine. They are zeros then. Whether it
+    /// has any, and the kernel takes them.
+    pub fn give_back(&self, array: &Array) -> bool {
+        let pages = array.own_pages();
+        let (offset, bytes) = (pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES);
+        !pages.is_empty() && self.views.give_back(offset, bytes).is_ok()
     }
 
     /// Lets this host's threads use all of an array.

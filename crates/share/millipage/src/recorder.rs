@@ -25,6 +25,8 @@ pub struct Recorder {
     has_others: AtomicBool,
     /// A host has allocated memory alone.
     is_alone: AtomicBool,
+    /// Hosts have freed memory, and others may have the numbers of its minipages.
+    has_freed: AtomicBool,
     minipages: Mutex<Vec<Shared>>,
 }
 
@@ -40,6 +42,7 @@ impl Recorder {
             count: AtomicUsize::new(0),
             has_others: AtomicBool::new(false),
             is_alone: AtomicBool::new(false),
+            has_freed: AtomicBool::new(false),
             minipages: Mutex::default(),
         }
     }
@@ -64,6 +67,9 @@ impl Recorder {
                     .into(),
             );
         }
+        if self.has_freed.load(Relaxed) {
+            return Err("hosts freed memory, of which a projection does not know; let them keep it".into());
+        }
         let (count, room) = (self.count.load(Acquire), self.events.len());
         if count > room {
             return Err(format!("there was room for {room} events, and there were {count}; give more room"));
@@ -81,6 +87,11 @@ impl Recorder {
     /// This host has allocated memory alone, or come to such memory. In a signal handler too.
     pub fn note_alone(&self) {
         self.is_alone.store(true, Relaxed);
+    }
+
+    /// Hosts have freed memory together.
+    pub fn note_freed(&self) {
+        self.has_freed.store(true, Relaxed);
     }
 
     /// The thread has come to something. In a signal handler too.

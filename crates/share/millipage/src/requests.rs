@@ -50,6 +50,8 @@ pub enum Request {
     Free(Minipage),
     /// That a minipage of this machine, which was free, is used for something new. No thread waits for that.
     Renew(Minipage),
+    /// To free minipages together with all machines: the first, and how many.
+    FreeTogether(Minipage, u32),
     /// All machines at the barrier, where they should say this alike.
     Arrive(u64),
 }
@@ -67,6 +69,7 @@ impl Request {
             Self::Add(first, count, what) => (7, first.0, u64::from(what) << 32 | u64::from(count)),
             Self::Free(minipage) => (8, minipage.0, 0),
             Self::Renew(minipage) => (10, minipage.0, 0),
+            Self::FreeTogether(first, count) => (11, first.0, count.into()),
             // Through a slot only those forgo that wait in one, whose numbers are small.
             Self::Forgo(lock, waiter) => (9, waiter.0 as u32, lock.0),
         };
@@ -86,6 +89,7 @@ impl Request {
             8 => Self::Free(Minipage(number)),
             9 => Self::Forgo(Lock(word), Waiter(number as u64)),
             10 => Self::Renew(Minipage(number)),
+            11 => Self::FreeTogether(Minipage(number), word as u32),
             _ => Self::TryLock(Lock(word)),
         }
     }

@@ -4,7 +4,10 @@
 //! host allow that much or less. A thread that faults lets the pages of its host allow more, if the machine may. Where the
 //! machine is to do less, all hosts forbid it first: the thread that serves the machine tells them, and waits.
 
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU32, Ordering::SeqCst},
+};
 
 use forebay_coherence::{Access, HostId, Minipage, PagesWord};
 use forebay_sigsafe::{general as n, sys};
@@ -119,6 +122,17 @@ impl Rights {
             }
         }
         Ok(())
+    }
+
+    /// Nobody may do anything with minipages of these numbers, since all hosts have freed them: this host notes it, and for its machine
+    /// too if it serves that. No thread raises one now.
+    pub fn forget(&self, numbers: Range<u32>, serves: bool) {
+        for minipage in numbers.map(Minipage) {
+            self.word(self.me, minipage).store(0, SeqCst);
+            if serves {
+                self.machine[minipage.index()].0.store(Access::None as u32, SeqCst);
+            }
+        }
     }
 
     /// Does what the thread that serves the machine has told this host to do.

@@ -129,7 +129,8 @@ struct World {
     rows: usize,
     columns: usize,
     chunk: usize,
-    placement: Placement,
+    /// Of the first rows, and of those in the memory of those.
+    placements: [Placement; 2],
     /// Hosts in turn allocate the rows alone.
     is_alone: bool,
     /// Hosts of each machine.
@@ -177,24 +178,39 @@ impl World {
             rows: dice.within(GUARDED + 1..GUARDED + 9),
             columns,
             chunk: dice.within(1..4),
-            placement: [
-                Placement::Blocks,
-                Placement::Cyclic,
-                Placement::Copies,
-                Placement::On(dice.within(0..hosts.into()) as u16),
-            ][dice.within(0..4)],
+            placements: [(); 2].map(|()| {
+                [
+                    Placement::Blocks,
+                    Placement::Cyclic,
+                    Placement::Copies,
+                    Placement::On(dice.within(0..hosts.into()) as u16),
+                ][dice.within(0..4)]
+            }),
             is_alone: dice.within(0..3) == 0,
             machines,
             clock: AtomicU64::new(1),
         }
     }
 
-    fn allocate(&self, host: &Host) -> Vec<Row<u64>> {
+    fn allocate(&self, host: &Host, round: usize) -> Vec<Row<u64>> {
+        let (count, chunk) = (self.rows + 2 * round, self.chunk + round);
         if self.is_alone {
-            return rows_alone(host, self.rows, self.columns, |row| (row / 4) as u16 % host.hosts());
+            return rows_alone(host, count, self.columns, |row| (row / 4) as u16 % host.hosts());
         }
-        let rows = host.rows_in_chunks(self.rows, self.columns, self.chunk, self.placement).unwrap();
-        rows.range(0..self.rows).collect()
+        let rows = host.rows_in_chunks(count, self.columns, chunk, self.placements[round]).unwrap();
+        rows.range(0..count).collect()
+    }
+
+    /// Frees the rows: together, or each by another host than has allocated it, when no host uses them any more.
+    fn free(&self, host: &Host, rows: &[Row<u64>]) {
+        let address = |row: &Row<u64>| row.as_ptr() as usize;
+        if !self.is_alone {
+            return host.free_together(address(&rows[0])).unwrap();
+        }
+        host.barrier().unwrap();
+        let is_mine = |index: usize| (index / 4 + 1) as u16 % host.hosts() == host.rank();
+        let mine = rows.iter().enumerate().filter(|(index, _)| is_mine(*index));
+        mine.for_each(|(_, row)| host.free(address(row)).unwrap());
     }
 
     /// The moment. An atomic operation, so that the processor has done before what comes before.
@@ -202,10 +218,11 @@ impl World {
         self.clock.fetch_add(1, SeqCst)
     }
 
-    fn run(&self) -> Vec<Log> {
+    /// What the threads saw of rows, and then of others in the memory that hosts have freed.
+    fn run(&self) -> [Vec<Log>; 2] {
         let hosts = in_process_machines(&self.machines, self.options).unwrap();
-        let work = |host: &Host| -> Vec<Log> {
-            let rows = self.allocate(host);
+        let work = &|host: &Host, round: usize| -> Vec<Log> {
+            let rows = self.allocate(host, round);
             let logs = thread::scope(|scope| {
                 let run = |thread: usize| {
                     let rows = &rows;
@@ -214,18 +231,23 @@ impl World {
                         if !(self.seed + thread as u64).is_multiple_of(4) {
                             leave_alternate_stack();
                         }
-                        Thread::new(self, host, rows, thread).run()
+                        Thread::new(self, host, rows, thread, round).run()
                     })
                 };
                 let threads: Vec<_> = (0..self.threads).map(run).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
-            host.barrier().unwrap();
+            self.free(host, &rows);
             logs
         };
-        thread::scope(|scope| {
-            let hosts: Vec<_> = hosts.iter().map(|host| scope.spawn(move || work(host))).collect();
-            hosts.into_iter().flat_map(|host| host.join().unwrap()).collect()
+        let rounds = thread::scope(|scope| {
+            let work = |host| scope.spawn(move || [work(host, 0), work(host, 1)]);
+            let hosts: Vec<_> = hosts.iter().map(work).collect();
+            hosts.into_iter().map(|host| host.join().unwrap()).collect::<Vec<_>>()
+        });
+        rounds.into_iter().fold([vec![], vec![]], |mut all, logs| {
+            all.iter_mut().zip(logs).for_each(|(all, logs)| all.extend(logs));
+            all
         })
     }
 }
@@ -243,8 +265,8 @@ struct Thread<'a> {
 }
 
 impl<'a> Thread<'a> {
-    fn new(world: &'a World, host: &'a Host, rows: &'a [Row<u64>], thread: usize) -> Self {
-        let number = usize::from(host.rank()) * world.threads + thread;
+    fn new(world: &'a World, host: &'a Host, rows: &'a [Row<u64>], thread: usize, round: usize) -> Self {
+        let number = (round << 16) + usize::from(host.rank()) * world.threads + thread;
         Self {
             world,
             host,
@@ -277,7 +299,7 @@ impl<'a> Thread<'a> {
     }
 
     fn step(&mut self) {
-        let place = (self.dice.within(GUARDED..self.world.rows), self.dice.within(0..self.world.columns));
+        let place = (self.dice.within(GUARDED..self.rows.len()), self.dice.within(0..self.world.columns));
         let row = self.rows[place.0];
         let begin = self.world.now();
         match self.dice.within(0..16) {
@@ -374,8 +396,9 @@ fn random_programs_find_memory_atomic() {
     for seed in (first..).take(SEEDS) {
         let world = World::new(seed);
         let _deadline = Deadline::new(format!("the program of seed {seed}"), Duration::from_secs(120));
-        let logs = world.run();
-        assert!(logs.iter().all(|log| !log.accesses.is_empty()));
-        check(&logs).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        for logs in world.run() {
+            assert!(logs.iter().all(|log| !log.accesses.is_empty()));
+            check(&logs).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What a machine fetched in an epoch, and whether what was foretold for it was needed.
 
+use std::ops::Range;
+
 use crate::message::{Access, Minipage};
 
 /// What is noted of an epoch there is room for at first, and at most. An epoch with more tells nothing.
@@ -16,6 +18,18 @@ pub struct Epoch {
     pub fetches: Vec<Fetch>,
     /// How often it was right to foretell such an epoch.
     pub tally: Tally,
+}
+
+impl Epoch {
+    /// Without minipages of these numbers.
+    pub fn forget(&mut self, numbers: &Range<u32>) {
+        forget(&mut self.fetches, numbers);
+    }
+}
+
+/// Leaves out what is said of minipages of these numbers.
+fn forget<T>(said: &mut Vec<(Minipage, T)>, numbers: &Range<u32>) {
+    said.retain(|(minipage, _)| !numbers.contains(&minipage.0));
 }
 
 /// How often it was right of late to foretell a minipage.
@@ -106,6 +120,11 @@ impl Log {
         let stories = stories(&mut self.notes);
         self.notes.clear();
         Some(stories)
+    }
+
+    /// Leaves minipages of these numbers out.
+    pub fn forget(&mut self, numbers: &Range<u32>) {
+        forget(&mut self.notes, numbers);
     }
 
     /// How much is noted.
@@ -201,6 +220,12 @@ pub struct Foretold {
 }
 
 impl Foretold {
+    /// Without minipages of these numbers.
+    pub fn forget(&mut self, numbers: &Range<u32>) {
+        forget(&mut self.requested, numbers);
+        forget(&mut self.sample, numbers);
+    }
+
     /// The epoch is over, and this became of the minipages.
     pub fn end(self, stories: Option<Vec<(Minipage, Story)>>) -> (Epoch, Verdict) {
         let Self { requested, sample, mut tally, is_trusted } = self;

@@ -15,7 +15,7 @@ mod epoch;
 mod pattern;
 mod sections;
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use crate::message::{Access, Lock, Minipage};
 use epoch::{Epoch, Fetch, Foretold, Log, Tally};
@@ -125,6 +125,15 @@ impl Foresight {
     /// The machine gives a lock up.
     pub fn unlocked(&mut self, lock: Lock) {
         self.figures.unneeded += self.sections.end(lock, &mut self.log);
+    }
+
+    /// Hosts have freed minipages, and others will have these numbers: what is known of them is forgotten.
+    pub fn forget(&mut self, numbers: &Range<u32>) {
+        let Self { log, past, foretold, sections, .. } = self;
+        log.forget(numbers);
+        past.iter_mut().for_each(|epoch| epoch.forget(numbers));
+        foretold.forget(numbers);
+        sections.forget(numbers);
     }
 
     /// Its figures since they were last taken.

@@ -1,6 +1,6 @@
 //! What a machine fetches while it has a lock.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use super::epoch::{Epoch, Foretold, Log};
 use crate::message::Lock;
@@ -39,6 +39,12 @@ impl Sections {
     /// What is fetched from now on is of no section.
     pub fn leave(&mut self) {
         self.open = None;
+    }
+
+    /// Forgets minipages of these numbers. What is noted has other places from now on, so a section that is under way tells nothing.
+    pub fn forget(&mut self, numbers: &Range<u32>) {
+        self.leave();
+        self.last.values_mut().for_each(|section| section.forget(numbers));
     }
 
     /// A lock is given up. How much that was foretold was not needed.

@@ -179,6 +179,31 @@ fn a_section_that_a_barrier_or_another_lock_is_in_tells_nothing_of_what_is_aroun
     assert_eq!(foretold.map(|_| foresight.locked(Lock(3), |_, _| true)), Some(many(3..4, READ)));
 }
 
+#[test]
+fn what_hosts_have_freed_is_foretold_neither_after_a_barrier_nor_with_a_lock() {
+    let mut machine = Machine::default();
+    machine.faults(6, &[&many(0..40, WRITE)]);
+    assert!(
+        machine.requested.contains(&(Minipage(39), WRITE))
+            || machine.requested.contains(&(Minipage(38), WRITE))
+    );
+    for _ in 0..2 {
+        machine.foresight.locked(Lock(1), |_, _| true);
+        many([5, 50], READ)
+            .into_iter()
+            .for_each(|(minipage, access)| machine.foresight.fetched(minipage, access));
+        machine.foresight.unlocked(Lock(1));
+    }
+    machine.foresight.forget(&(0..20));
+    let kept = |requested: &[Fetch]| requested.iter().all(|(minipage, _)| minipage.0 >= 20);
+    let sections: Vec<_> = (0..100).flat_map(|_| machine.foresight.locked(Lock(1), |_, _| true)).collect();
+    assert!(kept(&sections) && sections.contains(&(Minipage(50), READ)));
+    for _ in 0..4 {
+        machine.epoch(&many(20..40, WRITE));
+        assert!(kept(&machine.requested) && machine.requested.len() > 10, "{:?}", machine.requested);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 

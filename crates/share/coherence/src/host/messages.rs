@@ -3,6 +3,7 @@
 use super::{Effects, Host, IN_TURN, INBOX, outgoing_max};
 use crate::company::{Company, Neighbours, Page};
 use crate::directory::{Entry, Outgoing};
+use crate::forgetting::Forgetting;
 use crate::message::{Access, HostId, Lock, Message, Minipage, Other, Want};
 
 impl Host {
@@ -85,6 +86,15 @@ impl Host {
                 Some(waiter) => effects.pass(waiter, false),
                 None => {}
             },
+            Message::Forget { first, count, pushes } => {
+                let numbers = first.0..first.0.saturating_add(count);
+                let hosts = self.hosts;
+                let forgetting =
+                    self.forgetting.get_or_insert_with(|| Forgetting::of(numbers.clone(), hosts));
+                if forgetting.numbers == numbers {
+                    forgetting.hear(from, pushes);
+                }
+            }
             Message::Incomplete => self.miss(from, effects),
             Message::Leaving => {
                 self.leaving.insert(from);
@@ -136,6 +146,12 @@ impl Host {
             competing = entry.request(minipage, from, want, &mut out);
         }
         self.counts.competing_requests += u64::from(competing);
+        if let Some(freed) = self.forgetting.as_mut().filter(|freed| freed.has_begun)
+            && want == Want::Push
+            && freed.numbers.contains(&minipage.0)
+        {
+            freed.pushes = freed.pushes.wrapping_add(1);
+        }
         if let (Some(neighbours), Some(company), false) = (neighbours, company, competing) {
             self.accompany(neighbours, company, from, want, &mut out);
             // Those of one kind to one host, one behind the other.

@@ -51,7 +51,9 @@ pub fn messages(data: &[u8]) {
             72..80 => host.try_lock(Lock(number.into()), waiter, &mut sent),
             80..96 => _ = host.unlock(Lock(number.into()), &mut sent),
             96..112 => _ = host.arrive(Barrier(number), 7, waiter, &mut sent),
-            112..120 => host.resumed(Minipage(number), &mut sent),
+            112..118 => host.resumed(Minipage(number), &mut sent),
+            118 => host.free_together(number..number.saturating_add(2), waiter, &mut sent),
+            119 => host.forget(number..number.saturating_add(2)),
             120..128 => host.free(Minipage(number), waiter, &mut sent),
             _ => {
                 let Ok(message) = message.try_into() else { return };
@@ -61,6 +63,7 @@ pub fn messages(data: &[u8]) {
                 }
             }
         }
+        host.settle(&mut sent);
         assert!(sent.0 <= SENT_MAX, "{} messages", sent.0);
     }
 }

@@ -37,6 +37,12 @@ pub enum Op {
     FreeAgain(u32),
     /// The host that has added a minipage, which is free, lets it be used again.
     TakeAgain(u32),
+    /// All hosts free this one, which all have added.
+    FreeTogether(u32),
+    /// They forget it, when that is over on all.
+    Forget(u32),
+    /// They add another one of the same number, which this host manages.
+    Renew(u32, u16),
     /// One of the processes that are this machine leaves.
     Break,
     Leave,
@@ -304,6 +310,22 @@ impl World {
             Op::Free(minipage) | Op::FreeAgain(minipage) => self.wait(thread, |machine, effects| {
                 machine.free(Minipage(minipage), waiter, effects);
             }),
+            Op::FreeTogether(minipage) => self.wait(thread, |machine, effects| {
+                machine.free_together(minipage..minipage + 1, waiter, effects);
+            }),
+            Op::Forget(minipage) => {
+                self.programs[thread].pop();
+                self.hosts[host].forget(minipage..minipage + 1);
+                let number = Some(Minipage(minipage));
+                let is_about =
+                    |flying: &InFlight| flying.message.singles().any(|single| single.minipage() == number);
+                assert!(!self.network.iter().any(is_about), "a message about minipage {minipage} is left");
+            }
+            Op::Renew(minipage, home) => {
+                self.programs[thread].pop();
+                self.hosts[host].add_as(Minipage(minipage), HostId(home), minipage % 2 == 1);
+                (self.memories[host][minipage as usize], self.latest[minipage as usize]) = (0, 0);
+            }
             Op::LockForAWhile(lock) if self.threads[thread] == Thread::Waiting => {
                 self.with(host, |machine, effects| machine.forgo(Lock(lock.into()), waiter, effects));
             }
@@ -375,6 +397,7 @@ impl World {
         let (me, memory, taken) = (HostId(host as u16), &self.memories[host], &mut self.taken);
         let mut wanted = Wanted { me, memory, both: self.both, taken, sent: vec![], woken: vec![] };
         act(&mut self.hosts[host], &mut wanted);
+        self.hosts[host].settle(&mut wanted);
         let Wanted { sent, woken, .. } = wanted;
         for (Waiter(thread), agreed) in woken {
             let state = &mut self.threads[thread as usize];

@@ -143,24 +143,29 @@ impl Between {
             let home = home(placement, index, array.minipages, shared.hosts);
             tell(home);
             if let Some(service) = &self.service {
-                let manager = self.machines.of(home);
-                let (minipage, access) = service.engine().add(manager, placement == Placement::Copies);
-                debug_assert_eq!(minipage.index(), array.first as usize + index);
+                let (minipage, manager) = (Minipage(array.first + index as u32), self.machines.of(home));
+                let access = service.engine().add(minipage, manager, placement == Placement::Copies);
                 self.desk.rights.allow(&shared.memory, &shared.board, minipage, access, || {})?;
             }
         }
         Ok(())
     }
 
-    /// The minipages of an array that begin at this host, by their numbers in it.
-    pub fn begun_at(
-        &self,
-        shared: &Shared,
-        array: &Array,
-        placement: Placement,
-    ) -> impl Iterator<Item = usize> + use<> {
-        let (me, hosts, count) = (shared.me, shared.hosts, array.minipages);
-        (0..count).filter(move |index| home(placement, *index, count, hosts) == me)
+    /// Waits until no message about an array's minipages is left that this machine manages, where this host serves it. All hosts
+    /// free the array.
+    pub fn free_together(&self, shared: &Shared, array: &Array) -> Ended {
+        match &self.service {
+            Some(_) => {
+                self.call(shared, Request::FreeTogether(Minipage(array.first), array.minipages as u32))
+            }
+            None => Ended::Well,
+        }
+    }
+
+    /// Forgets the minipages of an array that all hosts have freed, or that not all have.
+    pub fn forget(&self, array: &Array) {
+        self.desk.rights.forget(array.numbers(), self.service.is_some());
+        self.service.iter().for_each(|service| service.engine().forget(array.numbers()));
     }
 
     /// Lets the pages of an array allow what the machine may do with them at first. When all hosts have added it.

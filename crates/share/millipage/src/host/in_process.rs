@@ -60,9 +60,8 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
     let views = |me: &HostId| {
         // Two hosts cannot have the same addresses here.
         let at = options.at.filter(|_| me.0 == 0);
-        let views = options.granularity.views(options.views);
-        let of_machine = &all[machines.of(*me).index()];
-        Ok(Views::map_with(&of_machine.memory, views, at, of_machine.extent.together_bytes())?)
+        let views = options.views_here();
+        Ok(Views::map_sparse(&all[machines.of(*me).index()].memory, views, at)?)
     };
     let views: Vec<Views> = commons.iter().map(|(me, _)| views(me)).collect::<Result<_, Error>>()?;
     let end = |((me, common), views): (&(HostId, Common), &Views)| {
@@ -75,7 +74,7 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
             .map(|way| Watched::new(way, me, &vec![HERE; ends.len()], Duration::MAX));
         let transport = way.map(|way| Box::new(way) as Box<dyn Transport>);
         let (granularity, machines, vitals) = (options.granularity, machines.clone(), Vitals::none());
-        let here = ends.len();
+        let (here, memories) = (ends.len(), all.len());
         Host::begin(Start {
             me,
             machines,
@@ -86,6 +85,7 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
             transport,
             vitals,
             here,
+            memories,
             foresight: Foresight::default(),
             meeting: None,
         })
@@ -103,9 +103,9 @@ struct OfMachine {
 
 impl OfMachine {
     fn new(machine: HostId, machines: &Machines, options: Options) -> Result<Self, Error> {
-        let extent = Extent::new(options.bytes_here(), options.granularity.views(options.views));
+        let extent = Extent::new(options.bytes_here(), options.views_here());
         let common = Object::sparse(Common::bytes(machines, machines.first(machine), &extent))?;
-        let memory = Object::growing(extent.together_bytes(), extent.bytes())?;
+        let memory = Object::sparse(extent.bytes())?;
         Ok(Self { memory, common: Mapping::new(&common)?, doorbell: OnceLock::new(), extent })
     }
 

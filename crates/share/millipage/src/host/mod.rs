@@ -29,7 +29,7 @@ use forebay_vm::{
 };
 
 pub use in_process::{in_process, in_process_machines, in_process_together};
-pub use options::{BYTES_OF_SEVERAL, Granularity, Options};
+pub use options::{BYTES_MIN, Granularity, Options};
 pub use state::Shared;
 pub use watch::Vitals;
 
@@ -83,8 +83,9 @@ pub struct Start {
     /// The way to the other machines, where it serves its own.
     pub transport: Option<Box<dyn Transport>>,
     pub vitals: Vitals,
-    /// Hosts that have the same processors.
+    /// Hosts that have the same processors, and memories there.
     pub here: usize,
+    pub memories: usize,
     pub foresight: Foresight,
     /// Where it met the others; none within a process of several.
     pub meeting: Option<Meeting>,
@@ -102,6 +103,7 @@ impl Host {
             transport,
             vitals,
             here,
+            memories,
             foresight,
             meeting,
         } = start;
@@ -110,7 +112,7 @@ impl Host {
         let alone = heap.extent().alone_numbers();
         let between = desk.map(|desk| Between::new(me, machines, desk, transport, here, alone, foresight));
         let memory = if between.is_some() {
-            Memory::of_one_of_several(views, heap)?
+            Memory::of_one_of_several(views, heap, memories)?
         } else {
             views.keep_in_children()?;
             Memory::of_one_machine(views, heap, object)?

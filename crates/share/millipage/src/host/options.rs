@@ -1,12 +1,14 @@
 //! How much is shared, and how.
 
+use crate::heap::FEW;
+
 /// How much is shared, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Size of the shared memory. 0 is as large as need be: on one machine half of what is free there when hosts join, of which no more
-    /// is taken than hosts allocate, and 64 MiB elsewhere.
+    /// Size of the shared memory. 0 is as large as need be: half of what is free on each machine when hosts join, of which no more is
+    /// taken than hosts allocate. 64 MiB for hosts in one process.
     pub bytes: usize,
-    /// Minipages that can share a page.
+    /// Minipages that can share a page. 0 is as many as need be: 16, and between machines up to 256 where an array has many small ones.
     pub views: usize,
     /// Where it is mapped: at the same address on all hosts, if pointers into it are shared.
     pub at: Option<usize>,
@@ -14,13 +16,18 @@ pub struct Options {
     pub granularity: Granularity,
 }
 
-/// Size of a memory whose size is not given, where each page of it exists from the beginning.
-pub const BYTES_OF_SEVERAL: usize = 64 << 20;
+/// Size of a memory by need at least, and of one of hosts in one process.
+pub const BYTES_MIN: usize = 64 << 20;
 
 impl Options {
     /// The size of the memory of hosts in one process.
     pub(crate) fn bytes_here(&self) -> usize {
-        if self.bytes == 0 { BYTES_OF_SEVERAL } else { self.bytes }
+        if self.bytes == 0 { BYTES_MIN } else { self.bytes }
+    }
+
+    /// The views there.
+    pub(crate) fn views_here(&self) -> usize {
+        self.granularity.views(if self.views == 0 { FEW } else { self.views })
     }
 }
 
@@ -46,6 +53,6 @@ impl Granularity {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { bytes: 0, views: 16, at: None, granularity: Granularity::Fine }
+        Self { bytes: 0, views: 0, at: None, granularity: Granularity::Fine }
     }
 }

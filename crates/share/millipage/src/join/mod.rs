@@ -24,9 +24,9 @@ pub use terms::Whereabouts;
 use way::Has;
 
 use crate::{
-    Error, Host, Options,
-    heap::Extent,
-    host::{BYTES_OF_SEVERAL, Start, Vitals},
+    Error, Granularity, Host, Options,
+    heap::{Extent, FEW},
+    host::{Start, Vitals},
     transport::{Wire, liveness::SILENCE},
 };
 
@@ -65,10 +65,8 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let (terms, all) = meeting.agree(terms(options), Terms::to_bytes)?;
     let places = terms.compare(&all)?;
     let OfMachine { memory, common, machines } =
-        one_memory::agree(&terms, terms.room(&all), terms.machines(&all), &places, &mut meeting)?;
-    // Where there is one machine, the privileged view is not used.
-    let used_bytes = if machines.count() == 1 { 0 } else { common.heap.extent().together_bytes() };
-    let views = map(&memory, &terms, used_bytes, &mut meeting)?;
+        one_memory::agree(&terms, &all, terms.machines(&all), &places, &mut meeting)?;
+    let views = map(&memory, common.heap.extent().views, terms.at, &mut meeting)?;
     let doorbell = common.desk.as_ref().map(|desk| &*desk.doorbell);
     let has =
         Has { terms: &terms, machines: &machines, places: &places, memory: &memory, views: &views, doorbell };
@@ -78,6 +76,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     meeting.met();
     let (granularity, object, meeting) = (options.granularity, Some(memory), Some(meeting));
     let here = places.iter().filter(|place| place.on_this_machine).count();
+    let memories = one_memory::memories(&machines, &places);
     let foresight = if terms.foresight { Foresight::default() } else { Foresight::blind() };
     Host::begin(Start {
         me,
@@ -89,6 +88,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
         transport,
         vitals,
         here,
+        memories,
         foresight,
         meeting,
     })
@@ -97,22 +97,28 @@ pub fn join(options: Options) -> Result<Host, Error> {
 fn terms(options: Options) -> Result<Terms, Error> {
     let bytes = variable(environment::SIZE, "a number of bytes")?.unwrap_or(options.bytes);
     let bytes = (bytes > 0).then_some(bytes);
-    let views = variable(environment::VIEWS, "a number of views")?.unwrap_or(options.views);
+    let views = variable(environment::VIEWS, "a number of views")?;
+    let views = views.or((options.views > 0).then_some(options.views));
     let silence = variable(environment::SILENCE, "a number of seconds")?.map_or(SILENCE, Duration::from_secs);
     let wire = wire()?;
     let separate = switch(environment::SEPARATE, false)?;
     let foresight = switch(environment::FORESIGHT, true)?;
-    if views == 0 || views > VIEWS_MAX {
-        return Err(Error::ViewCount { wanted: views, most: VIEWS_MAX });
+    if let Some(wanted) = views.filter(|views| !(1..=VIEWS_MAX).contains(views)) {
+        return Err(Error::ViewCount { wanted, most: VIEWS_MAX });
     }
     let granularity = options.granularity;
-    let views = granularity.views(views);
+    let views = match granularity {
+        Granularity::Fine => views,
+        Granularity::Page => Some(granularity.views(1)),
+    };
     let machine = variable(environment::MACHINE, "a number of a machine")?.unwrap_or(0);
-    let (at, room) = (options.at, room(views));
-    Ok(Terms { bytes, room, views, granularity, at, wire, separate, machine, silence, foresight })
+    // Where the address space is limited, more views would leave less room.
+    let views_max = if getrlimit(Resource::As).current.is_some() { FEW } else { VIEWS_MAX };
+    let (at, room) = (options.at, room(views.unwrap_or(FEW)));
+    Ok(Terms { bytes, room, views, views_max, granularity, at, wire, separate, machine, silence, foresight })
 }
 
-/// How large the memory of a job on one machine can be. What all hosts allocate together can be so large, and what hosts allocate alone
+/// How large the memory of a machine can be, where it is the only one on it. What all hosts allocate together can be so large, and what hosts allocate alone
 /// too. So half of what is free, where the address space has room for all views, and minipages have numbers.
 fn room(views: usize) -> usize {
     // All of the memory would be locked with the rest.
@@ -121,8 +127,7 @@ fn room(views: usize) -> usize {
     let space = getrlimit(Resource::As).current.map_or(ADDRESSES, |limit| ADDRESSES.min(limit as usize));
     let mapped = space / 2 / (2 * (views + 1));
     let numbered = u32::MAX as usize / (2 * views) * PAGE_BYTES;
-    let room = free.min(mapped).min(numbered) / PAGE_BYTES * PAGE_BYTES;
-    room.max(BYTES_OF_SEVERAL)
+    free.min(mapped).min(numbered)
 }
 
 /// Bytes that this process has locked in memory.
@@ -157,28 +162,27 @@ pub fn free_bytes() -> Option<u64> {
     free_memory_bytes().map(|memory| groups::left_of_bytes(&groups::own(), memory, swap))
 }
 
-/// A memory object, if there is memory for so many `here`. On the only machine its pages exist from their allocation on.
-fn memory(extent: Extent, here: usize, is_only: bool) -> Result<Object, Error> {
+/// A memory object, if there is memory for so many `here`. Its pages exist from their allocation on.
+fn memory(extent: Extent, here: usize) -> Result<Object, Error> {
     let (free, bytes) = (free_bytes(), extent.together_bytes());
     let wanted = (bytes as u64).saturating_mul(here as u64);
     if free.is_some_and(|free| wanted > free) {
         return Err(Error::Full { memories: here, bytes, free: free.unwrap_or(0) });
     }
-    Ok(if is_only { Object::sparse(extent.bytes()) } else { Object::growing(bytes, extent.bytes()) }?)
+    Ok(Object::sparse(extent.bytes())?)
 }
 
-/// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves. So much is
-/// used of the privileged one at first.
-fn map(object: &Object, terms: &Terms, used_bytes: usize, meeting: &mut Meeting) -> Result<Views, Error> {
-    let total = object.bytes().saturating_mul(terms.views + 1);
+/// Maps the views at an address that is free on all hosts: somewhat below the lowest that they would choose themselves.
+fn map(object: &Object, views: usize, at: Option<usize>, meeting: &mut Meeting) -> Result<Views, Error> {
+    let total = object.bytes().saturating_mul(views + 1);
     let mut refused = None;
     for attempt in 0..ATTEMPTS {
-        let probed = Views::probe(object.bytes(), terms.views).map_err(Error::from);
+        let probed = Views::probe(object.bytes(), views).map_err(Error::from);
         let (_, chosen) = meeting.agree(probed, |base| (*base as u64).to_le_bytes().to_vec())?;
         let chosen = chosen.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?)));
         let lowest = chosen.min().unwrap_or(0) as usize;
-        let base = terms.at.unwrap_or(lowest.saturating_sub(attempt * total));
-        let mapped = Views::map_with(object, terms.views, Some(base), used_bytes);
+        let base = at.unwrap_or(lowest.saturating_sub(attempt * total));
+        let mapped = Views::map_sparse(object, views, Some(base));
         let said = mapped.as_ref().map_or_else(ToString::to_string, |_| String::new());
         let all = meeting.exchange(said.as_bytes())?;
         let first = all.into_iter().enumerate().find(|(_, said)| !said.is_empty());
@@ -186,7 +190,7 @@ fn map(object: &Object, terms: &Terms, used_bytes: usize, meeting: &mut Meeting)
             (Ok(views), None) => return Ok(views),
             (_, first) => refused = first,
         }
-        if terms.at.is_some() {
+        if at.is_some() {
             break;
         }
     }

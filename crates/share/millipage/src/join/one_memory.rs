@@ -10,9 +10,7 @@ use super::{
     Meeting,
     terms::{Terms, Whereabouts},
 };
-use crate::{
-    Error, desk::Common, doorbell::Doorbell, heap::Extent, host::BYTES_OF_SEVERAL, machines::Machines,
-};
+use crate::{Error, desk::Common, doorbell::Doorbell, heap::Extent, machines::Machines};
 
 /// What a host has of its machine.
 pub struct OfMachine {
@@ -21,21 +19,20 @@ pub struct OfMachine {
     pub machines: Arc<Machines>,
 }
 
-/// The memory of this host's machine, which has `room` for so many bytes where its size is by need, and what its hosts share besides. Hosts of a machine that cannot open the same ones have
-/// memories of their own, each as if on a machine of its own.
+/// The memory of this host's machine, and what its hosts share besides; `all` hosts have said their terms. Hosts of a machine that
+/// cannot open the same ones have memories of their own, each as if on a machine of its own.
 ///
 /// # Errors
 /// There is not enough memory, or a host has ended.
 pub fn agree(
     terms: &Terms,
-    room: usize,
+    all: &[Vec<u8>],
     machines: Machines,
     places: &[Whereabouts],
     meeting: &mut Meeting,
 ) -> Result<OfMachine, Error> {
     let me = meeting.me;
-    let by_need = if machines.count() == 1 { room } else { BYTES_OF_SEVERAL };
-    let extent = Extent::new(terms.bytes.unwrap_or(by_need), terms.views);
+    let extent = terms.extent(all, &machines);
     let makes = machines.serves(me);
     let made = if makes { make(extent, &machines, places, me).map(Some) } else { Ok(None) };
     let (made, said) = meeting.agree(made, |made| {
@@ -56,7 +53,13 @@ pub fn agree(
     let has_all = |host| machines.hosts(machines.of(host)).iter().all(|host| have[host.index()]);
     let key = |host: u16| (machines.of(HostId(host)).0, (!has_all(HostId(host))).then_some(host));
     let apart = Machines::by(&(0..machines.hosts_at_all()).map(key).collect::<Vec<_>>());
-    agree(terms, room, apart, places, meeting)
+    agree(terms, all, apart, places, meeting)
+}
+
+/// How many memories are on this machine.
+pub fn memories(machines: &Machines, places: &[Whereabouts]) -> usize {
+    let ranks = (0..machines.hosts_at_all()).map(HostId);
+    ranks.filter(|host| places[host.index()].on_this_machine && machines.serves(*host)).count()
 }
 
 /// What the first host of a machine has made.
@@ -69,9 +72,7 @@ struct Made {
 }
 
 fn make(extent: Extent, machines: &Machines, places: &[Whereabouts], me: HostId) -> Result<Made, Error> {
-    let ranks = (0..machines.hosts_at_all()).map(HostId);
-    let here = ranks.filter(|host| places[host.index()].on_this_machine && machines.serves(*host)).count();
-    let memory = super::memory(extent, here, machines.count() == 1)?;
+    let memory = super::memory(extent, memories(machines, places))?;
     let board = Object::sparse(Common::bytes(machines, me, &extent))?;
     let doorbell = |asleep| Doorbell::new(asleep).map(Arc::new);
     let common = Common::new(Mapping::new(&board)?, machines, me, extent, doorbell).map_err(Error::Wait)?;

@@ -247,7 +247,7 @@ impl End {
             return Err(Error::Garbled);
         }
         let inbox = Inbox::new(&inbox, hosts)?;
-        let mapped = Views::map_with(&object()?, 0, None, 0)?;
+        let mapped = Views::map_sparse(&object()?, 0, None)?;
         let doorbell: Option<DescriptorName> = names.next().and_then(|name| name.parse().ok());
         let doorbell = Doorbell::named(&doorbell.ok_or(Error::Garbled)?, &inbox.head.listens);
         let memory = (mapped.privileged(0), mapped.bytes());

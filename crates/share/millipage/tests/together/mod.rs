@@ -2,7 +2,7 @@
 
 use forebay_millipage::{Error, Placement};
 
-use super::{SMALL, each, each_together};
+use super::{SMALL, each, each_separate};
 
 #[test]
 fn memory_that_all_hosts_have_freed_is_used_again_full_of_zeros() {
@@ -45,8 +45,8 @@ fn memory_that_all_hosts_have_freed_is_used_again_full_of_zeros() {
 }
 
 #[test]
-fn on_one_machine_memory_that_was_freed_is_that_of_all_sizes() {
-    each_together(2, SMALL, |host| {
+fn memory_that_was_freed_is_that_of_all_sizes() {
+    each(3, SMALL, |host| {
         let all = host.left();
         for round in 0..200 {
             let rows = 1 + round % 50;
@@ -54,6 +54,12 @@ fn on_one_machine_memory_that_was_freed_is_that_of_all_sizes() {
             let other = host.rows::<u8>(3 * rows, 1_000, Placement::Cyclic).unwrap();
             let address = other.row(0).as_ptr() as usize;
             assert!(host.bytes_at(address, 1_000).is_ok());
+            let mine = round % 3 == usize::from(host.rank());
+            for row in (0..rows).filter(|_| mine) {
+                assert_eq!((one.row(row).get(0), other.row(row).get(999)), (0, 0), "{row} in round {round}");
+                one.row(row).write(0, &[7; 4_096]);
+                other.row(row).set(999, 7);
+            }
             for first in [one.row(0).as_ptr() as usize, address] {
                 host.free_together(first).unwrap();
             }
@@ -73,5 +79,31 @@ fn hosts_that_free_different_rows_are_told() {
         assert!(matches!(error, Error::Disagreement { .. }), "{error}");
         rows.iter().for_each(|rows| assert!(host.bytes_at(rows.row(3).as_ptr() as usize, 800).is_ok()));
         host.barrier().unwrap();
+    });
+}
+
+/// No thread waits for what is asked for in advance, so much of it is under way when hosts free the rows.
+#[test]
+fn what_is_asked_for_in_advance_is_over_when_rows_are_freed() {
+    each_separate(3, SMALL, |host| {
+        for round in 0..150usize {
+            let (count, home) = (1 + round * 7 % 60, (round % 3) as u16);
+            let rows = host.rows::<u64>(count, 1 + round % 40, Placement::On(home)).unwrap();
+            let is_new = |row: usize| rows.row(row).get(0) == 0;
+            assert!(
+                (0..count).filter(|row| row % 3 == usize::from(host.rank())).all(is_new),
+                "round {round}"
+            );
+            host.barrier().unwrap();
+            for row in 0..count {
+                match (row + round + usize::from(host.rank())) % 4 {
+                    0 => rows.row(row).prefetch_for_writing(),
+                    1 => rows.row(row).set(0, 1 + round as u64),
+                    2 => rows.row(row).push(),
+                    _ => rows.row(row).prefetch(),
+                }
+            }
+            host.free_together(rows.row(0).as_ptr() as usize).unwrap();
+        }
     });
 }

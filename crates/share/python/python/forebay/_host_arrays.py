@@ -14,8 +14,11 @@ from ._fetched import PAGE_BYTES, Fetched
 from ._memory import JobMemory
 from ._parts import Parts
 
-#: Without a granularity, rows have pages of their own where that takes at most this part of the memory that is left.
+#: Without a granularity, rows have pages of their own where that takes at most this part of the memory that is left, and so many
+#: times the memory of the rows or so many bytes.
 ROOM = 8
+TIMES = 4
+BYTES = 8 << 20
 
 
 class HostArrays:
@@ -81,7 +84,8 @@ class HostArrays:
     ) -> Array:
         """One ndarray between machines: of rows that have pages of their own, or of pages."""
         rows, pages = shape[0], -(-size // PAGE_BYTES)
-        has_room = rows * pages * PAGE_BYTES <= self._native.left() // ROOM
+        taken = rows * pages * PAGE_BYTES
+        has_room = taken <= self._native.left() // ROOM and taken <= max(TIMES * rows * size, BYTES)
         if size % PAGE_BYTES == 0 or rows == 1 or (len(shape) > 1 and has_room):
             # More than half a page has the page alone.
             found = self._native.rows(call, rows, max(size, PAGE_BYTES // 2 + 1), 1, *placement)
