@@ -4,6 +4,7 @@
 //! - `sharing crowd` writes and checks a little.
 //! - `sharing grow SIZE [PRIVATE]` has so many private bytes, allocates so many shared ones and uses some. It says how much
 //!   memory the process has had.
+//! - `sharing many COUNT` has so many rows of 8 bytes, uses some, and frees them. It says how much memory they have taken.
 //! - `sharing rank [ADDRESS]` prints its rank, with the memory at that address.
 //! - `sharing wait WHERE` joins and waits without end: in a `fault`, at a `barrier`, for a `lock`, or while
 //!   `computing`. With `late`, the first host may be late at the barrier. The last host writes its process id instead.
@@ -47,8 +48,9 @@ fn run() -> Outcome {
         ["wait", place] => wait(&host, place)?,
         ["grow", bytes] => grow(&host, bytes.parse()?, 0)?,
         ["grow", bytes, private] => grow(&host, bytes.parse()?, private.parse()?)?,
+        ["many", count] => many(&host, count.parse()?)?,
         ["rank", ..] => println!("{} of {}", host.rank(), host.hosts()),
-        _ => return Err("say what to do: check, crowd, wait, grow or rank".into()),
+        _ => return Err("say what to do: check, crowd, wait, grow, many or rank".into()),
     }
     host.leave()?;
     Ok(())
@@ -121,6 +123,26 @@ fn grow(host: &Host, bytes: usize, private: usize) -> Outcome {
     let usage = fs::read_to_string("/proc/self/status")?;
     let resident = usage.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
     println!("{} of {bytes}, {resident}", rows.row(0).get(0) + rows.row(0).get(bytes - 1));
+    Ok(())
+}
+
+/// Rows of 8 bytes, of which neighbours are written by different hosts.
+fn many(host: &Host, count: usize) -> Outcome {
+    let before = host.left();
+    let rows = host.rows::<u64>(count, 1, Placement::Blocks)?;
+    let taken = before - host.left();
+    let hosts = usize::from(host.hosts());
+    let of = |host: usize| (host..count).step_by(hosts * 97);
+    of(host.rank().into()).for_each(|row| rows.row(row).set(0, row as u64 + 1));
+    host.barrier()?;
+    if !(0..hosts).flat_map(of).all(|row| rows.row(row).get(0) == row as u64 + 1) {
+        return Err("a row is not as it was written".into());
+    }
+    host.free_together(rows.row(0).as_ptr() as usize)?;
+    if host.left() != before {
+        return Err(format!("{} of {before} bytes are left", host.left()).into());
+    }
+    println!("{taken}");
     Ok(())
 }
 

@@ -173,6 +173,69 @@ fn memory_of_one_machine_is_as_large_as_need_be_and_costs_what_is_used() {
     }
 }
 
+#[test]
+fn memories_of_machines_are_as_large_as_need_be_too() {
+    const TEST: &str = "memories_of_machines_are_as_large_as_need_be_too";
+    // More than a memory by need has at least.
+    const BYTES: u64 = 100 << 20;
+    if forebay_millipage::free_bytes().is_none_or(|free| free < 24 * BYTES) {
+        return skip(TEST, "this machine has little memory free");
+    }
+    for sharing in [Separate("auto"), OF_MACHINES[0]] {
+        let mut job = Job::start(3, &["grow", &BYTES.to_string()], |rank, command| {
+            sharing.set(rank, command);
+            command.env(SIZE, "0");
+        });
+        for host in 0..3 {
+            let (status, stdout, stderr) = job.end(host);
+            assert_eq!((status, &*stderr), (Some(0), ""), "{sharing:?}: {stdout}");
+            assert!(stdout.starts_with(&format!("1 of {BYTES}, ")), "{sharing:?}: {stdout}");
+        }
+    }
+}
+
+#[test]
+fn a_host_of_several_machines_has_no_memory_that_is_not_allocated() {
+    let mut job = Job::start(2, &["wait", "late"], |rank, command| {
+        Separate("auto").set(rank, command);
+        command.env(SIZE, "268435456");
+    });
+    job.told(1);
+    for pid in job.pids().unwrap() {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let kib = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        let (shared, tables) = (kib("RssShmem:"), kib("VmPTE:"));
+        assert!(
+            shared < 16 << 10 && tables < 1 << 10,
+            "{shared} KiB of 256 MiB, {tables} KiB of page tables"
+        );
+    }
+}
+
+#[test]
+fn between_machines_many_small_rows_have_more_views_unless_the_user_says_how_many() {
+    let taken = |sharing: Sharing, views: Option<&str>| {
+        let mut job = Job::start(3, &["many", "100000"], |rank, command| {
+            sharing.set(rank, command);
+            command.env(SIZE, "0");
+            views.iter().for_each(|views| _ = command.env(VIEWS, views));
+        });
+        let said: Vec<_> = (0..3).map(|host| job.end(host)).collect();
+        assert!(said.iter().all(|one| *one == said[0]), "{sharing:?}: {said:?}");
+        assert_eq!(said[0].0, Some(0), "{sharing:?}: {said:?}");
+        said[0].1.trim().parse::<usize>().unwrap()
+    };
+    let pages = |rows: usize| 100_000usize.div_ceil(rows) * 4_096;
+    for sharing in [Separate("shm"), OF_MACHINES[0]] {
+        assert_eq!(taken(sharing, None), pages(223), "{sharing:?}");
+        assert_eq!(taken(sharing, Some("16")), pages(16), "{sharing:?}");
+    }
+    assert_eq!(taken(Together, None), pages(16));
+}
+
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
 fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
     let mut job = Job::start(3, &["wait", place], |rank, command| {
@@ -334,7 +397,19 @@ fn more_memory_than_a_control_group_allows_is_refused() {
     // One memory is there once.
     refused(share("134217728", Together), &["134217728 bytes of shared memory do not fit"]);
     share("67108864", Together).end_well();
-    // What there is no room for when it is allocated is an error on all hosts, which go on with less.
+    // What there is no room for when it is allocated is an error on all hosts, which go on with less. Each has a memory of its own.
+    let mut job = Job::of(vec![host("grow"), host("grow")], |rank, command| {
+        command.args(["37748736", "25165824"]).env(SIZE, "41943040");
+        separate.set(rank, command);
+    });
+    for host in 0..2 {
+        let (status, stdout, stderr) = job.end(host);
+        assert_eq!((status, &*stderr), (Some(0), ""), "{stdout}");
+        let told = ["2 hosts with 37748736 bytes of shared memory each", ", for which it has no room;"];
+        let is_told = stdout.starts_with("refused: ") && told.iter().any(|told| stdout.contains(told));
+        assert!(is_told, "host {host}: {stdout}");
+    }
+    // So it is with one memory.
     let mut job = Job::of(vec![host("grow"), host("grow")], |rank, command| {
         command.args(["62914560", "25165824"]).env(SIZE, "67108864");
         Together.set(rank, command);
