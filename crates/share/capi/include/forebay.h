@@ -52,8 +52,8 @@ struct forebay_stat {
 
 /*
  * Makes this process a host, and waits until all have called it. `bytes` is the size of the shared memory. 0 is as
- * large as need be: on one machine half of what is free there, of which no more is taken than is allocated, else 64 MiB. `views` is
- * how many minipages can share a page (0: 16; at most 256). forebay share's --size and --views take their places.
+ * large as need be: half of what is free on each machine, of which no more is taken than is allocated. `views` is how many
+ * minipages can share a page (0: as many as need be; at most 256). forebay share's --size and --views take their places.
  * A process can join once. One thread.
  */
 int forebay_join(size_t bytes, unsigned views);
@@ -96,8 +96,7 @@ void *forebay_alloc(size_t bytes, int placement);
 
 /*
  * Frees what forebay_rows or forebay_alloc has allocated; `start` is its first byte, as in the first pointer of a table. All hosts call
- * it, and go on when all have. From then on no host may use the memory, and it is allocated again: on one machine by all calls, between
- * machines by calls with the same arguments. Fails where no such allocation begins, or where it is free already. Collective.
+ * it, and go on when all have. From then on no host may use the memory, and it is allocated again. Fails where no such allocation begins, or where it is free already. Collective.
  */
 int forebay_free_together(void *start);
 

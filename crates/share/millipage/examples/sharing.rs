@@ -5,6 +5,7 @@
 //! - `sharing grow SIZE [PRIVATE]` has so many private bytes, allocates so many shared ones and uses some. It says how much
 //!   memory the process has had.
 //! - `sharing many COUNT` has so many rows of 8 bytes, uses some, and frees them. It says how much memory they have taken.
+//! - `sharing freed` uses rows that hosts have freed, in the first host.
 //! - `sharing rank [ADDRESS]` prints its rank, with the memory at that address.
 //! - `sharing wait WHERE` joins and waits without end: in a `fault`, at a `barrier`, for a `lock`, or while
 //!   `computing`. With `late`, the first host may be late at the barrier. The last host writes its process id instead.
@@ -48,9 +49,10 @@ fn run() -> Outcome {
         ["wait", place] => wait(&host, place)?,
         ["grow", bytes] => grow(&host, bytes.parse()?, 0)?,
         ["grow", bytes, private] => grow(&host, bytes.parse()?, private.parse()?)?,
+        ["freed"] => freed(&host)?,
         ["many", count] => many(&host, count.parse()?)?,
         ["rank", ..] => println!("{} of {}", host.rank(), host.hosts()),
-        _ => return Err("say what to do: check, crowd, wait, grow, many or rank".into()),
+        _ => return Err("say what to do: check, crowd, wait, grow, many, freed or rank".into()),
     }
     host.leave()?;
     Ok(())
@@ -144,6 +146,17 @@ fn many(host: &Host, count: usize) -> Outcome {
     }
     println!("{taken}");
     Ok(())
+}
+
+/// A program's mistake, which ends the first host.
+fn freed(host: &Host) -> Outcome {
+    let rows = host.rows::<u64>(1000, 10, Placement::Cyclic)?;
+    rows.row(500).set(0, 1);
+    host.free_together(rows.row(0).as_ptr() as usize)?;
+    if host.rank() == 0 {
+        return Err(format!("a row that is free holds {}", rows.row(500).get(0)).into());
+    }
+    Ok(host.barrier()?)
 }
 
 /// What the last host alone could end.

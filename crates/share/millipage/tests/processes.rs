@@ -236,6 +236,19 @@ fn between_machines_many_small_rows_have_more_views_unless_the_user_says_how_man
     assert_eq!(taken(Together, None), pages(16));
 }
 
+#[test]
+fn a_host_that_uses_what_hosts_have_freed_is_ended() {
+    for sharing in ALL.into_iter().chain(OF_MACHINES) {
+        let mut job = Job::start(4, &["freed"], |rank, command| sharing.set(rank, command));
+        let (status, stdout, stderr) = job.end(0);
+        assert_eq!((status, &*stdout, &*stderr), (None, "", ""), "{sharing:?}");
+        for host in 1..4 {
+            let (status, _, stderr) = job.end(host);
+            assert!(status == Some(1) && stderr.contains("lost host 0"), "{sharing:?}: {status:?} {stderr}");
+        }
+    }
+}
+
 /// The last host is done something to while the others wait `place`: each of them ends, and names it.
 fn lose_the_last(sharing: Sharing, place: &str, lose: Signal) {
     let mut job = Job::start(3, &["wait", place], |rank, command| {

@@ -276,11 +276,11 @@ impl Host {
         self.with_team(py, team, forebay_millipage::Team::barrier)
     }
 
-    /// Where the memory is: address, size, and what other processes open it by, if hosts have one memory.
-    fn memory(&self, py: Python<'_>) -> PyResult<(usize, usize, Option<String>)> {
+    /// Where the memory is: address, size, what other processes open it by if hosts have one memory, and what hosts know the job by.
+    fn memory(&self, py: Python<'_>) -> PyResult<(usize, usize, Option<String>, u64)> {
         self.call(py, |host| {
             let area = host.area();
-            Ok((area.start, area.len(), host.memory_name()?))
+            Ok((area.start, area.len(), host.memory_name()?, host.job()))
         })
     }
 

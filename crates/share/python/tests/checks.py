@@ -574,7 +574,7 @@ def a_child_that_is_forked_is_no_host(host):
 
 
 def workers_of_a_host_map_its_arrays(host):
-    """A process that is no host gets an array of one machine by its place, and one between machines by its data."""
+    """A process that is no host gets an array of one machine by its place, and learns that it gets none between machines."""
     array = host.array((host.hosts, 1000))
     array[host.rank] = host.rank + 1
     program = "import pickle, sys; a = pickle.load(sys.stdin.buffer); print(a[-1].sum()); a[...] = 9"
@@ -582,12 +582,50 @@ def workers_of_a_host_map_its_arrays(host):
     host.barrier()
     if host.rank == 0:
         job = {name: value for name, value in os.environ.items() if not name.startswith(("FOREBAY", "LD_"))}
-        done = subprocess.run(line, input=pickle.dumps(array), stdout=subprocess.PIPE, check=True, env=job)
-        assert float(done.stdout) == 1000 * host.hosts
+        for passed in (array.to_numpy(), array):
+            done = subprocess.run(line, input=pickle.dumps(passed), capture_output=True, env=job)
+            if passed is array and SEPARATE:
+                assert done.returncode == 1 and b"is no host of that job; pass it array.to_numpy()" in done.stderr
+            else:
+                assert float(done.stdout) == 1000 * host.hosts, done.stderr
         assert (array == (9 if not SEPARATE else np.arange(1, host.hosts + 1)[:, None])).all()
     host.barrier()
     again = pickle.loads(pickle.dumps(array[1:]))
-    assert np.array_equal(again, array[1:]) and (SEPARATE or host.hosts < 2 or np.may_share_memory(again, array))
+    assert np.array_equal(again, array[1:]) and (host.hosts < 2 or np.may_share_memory(again, array))
+    child = os.fork()
+    if child == 0:
+        found = pickle.loads(pickle.dumps(array))
+        if SEPARATE:
+            raises(ShareError, "is no host of that job", found.sum)
+        else:
+            assert found.sum() == array.sum()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    host.barrier()
+
+
+def an_array_that_one_host_pickles_is_the_same_for_all(host):
+    rows, parts = host.array((host.hosts, 1000)), host.array((8, 4), granularity="element")
+    pickled = np.zeros(8192, np.uint8)
+    if host.rank == 0:
+        made = share.array((host.hosts, 50), np.int64)
+        text = pickle.dumps((made, rows[:, 1:], parts[3:5]))
+        pickled[: len(text)] = np.frombuffer(text, np.uint8)
+    found, columns, some = pickle.loads(host.team().broadcast(pickled, 0).tobytes())
+    host.barrier()
+    for round in range(1, 20):
+        found[host.rank] = columns[host.rank] = round * (host.rank + 1)
+        if host.rank == host.hosts - 1:
+            some[1, 2] = round
+        host.barrier()
+        wanted = round * np.arange(1, host.hosts + 1)
+        assert (found[:, 7] == wanted).all() and (rows[:, 999] == wanted).all() and parts[4, 2] == round
+        host.barrier()
+    assert type(found) is type(rows) and not rows[:, 0].any()
+    if SEPARATE and host.rank == 0:
+        left = host.allocate_left()
+        host.free(made)
+        assert host.allocate_left() > left
     host.barrier()
 
 
@@ -614,6 +652,7 @@ CHECKS = [
     programs_may_use_the_names_of_version_0_1,
     a_child_that_is_forked_is_no_host,
     workers_of_a_host_map_its_arrays,
+    an_array_that_one_host_pickles_is_the_same_for_all,
 ]
 
 if __name__ == "__main__":

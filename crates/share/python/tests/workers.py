@@ -461,6 +461,12 @@ def what_distributed_sends_elsewhere_or_keeps_on_a_disk_is_the_data():
     for addresses in [(), (here, "tcp://10.0.0.1:1"), ("tcp://10.0.0.1:1", here), ("tcp://name:1",) * 2]:
         found = sent(*addresses)
         assert type(found) is np.ndarray and np.array_equal(found, array)
+    # What lies in the memory of a job on several machines is there on all of them, and on no disk.
+    from forebay._distributed import Reach, _leads_there
+
+    far = {"sender": {"address": "tcp://10.0.0.1:1"}, "recipient": {"address": "tcp://10.0.0.2:1"}}
+    assert _leads_there(Reach.JOB, far) and not _leads_there(Reach.MACHINE, far)
+    assert not any(_leads_there(reach, None) for reach in Reach)
 
 
 def pandas_works_in_it():

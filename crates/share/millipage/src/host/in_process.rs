@@ -77,6 +77,7 @@ pub fn in_process_machines(hosts: &[u16], options: Options) -> Result<Vec<Host>,
         let (here, memories) = (ends.len(), all.len());
         Host::begin(Start {
             me,
+            job: 0,
             machines,
             granularity,
             views,

@@ -62,6 +62,7 @@ pub const COLLECTIVE: Barrier = Barrier(u32::MAX);
 /// Hosts within one process ([`in_process`]) do not wait for each other: they leave behind a barrier.
 pub struct Host {
     shared: &'static Shared,
+    job: u64,
     threads: Vec<JoinHandle<()>>,
     /// None within a process of several.
     meeting: Option<Meeting>,
@@ -73,6 +74,8 @@ pub struct Host {
 /// What a host begins with.
 pub struct Start {
     pub me: HostId,
+    /// Tells the job from others.
+    pub job: u64,
     pub machines: Arc<Machines>,
     pub granularity: Granularity,
     pub views: Views,
@@ -95,6 +98,7 @@ impl Host {
     pub(crate) fn begin(start: Start) -> Result<Self, Error> {
         let Start {
             me,
+            job,
             machines,
             granularity,
             views,
@@ -140,7 +144,7 @@ impl Host {
             shared.tell_wrappers();
             set_batch();
         }
-        Ok(Self { shared, threads, meeting, _served: served, everyone: OnceLock::new() })
+        Ok(Self { shared, job, threads, meeting, _served: served, everyone: OnceLock::new() })
     }
 
     pub(crate) const fn shared(&self) -> &'static Shared {
@@ -151,6 +155,12 @@ impl Host {
     #[must_use]
     pub const fn rank(&self) -> u16 {
         self.shared.me().0
+    }
+
+    /// What all hosts of the job know it by: a number that other jobs hardly have.
+    #[must_use]
+    pub const fn job(&self) -> u64 {
+        self.job
     }
 
     /// How many hosts the job has.

@@ -8,7 +8,11 @@ mod pmix;
 mod terms;
 mod way;
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
 
 use forebay_coherence::Foresight;
 use forebay_launch::environment;
@@ -26,7 +30,7 @@ use way::Has;
 use crate::{
     Error, Granularity, Host, Options,
     heap::{Extent, FEW},
-    host::{Start, Vitals},
+    host::{Start, Vitals, digest},
     transport::{Wire, liveness::SILENCE},
 };
 
@@ -73,6 +77,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let transport = way::agree(has, &mut meeting)?;
     let here: Vec<_> = common.board.hosts().iter().map(|host| places[host.index()]).collect();
     let vitals = Vitals::of(common.board.place(), &here, terms.silence);
+    let job = digest(&all);
     meeting.met();
     let (granularity, object, meeting) = (options.granularity, Some(memory), Some(meeting));
     let here = places.iter().filter(|place| place.on_this_machine).count();
@@ -80,6 +85,7 @@ pub fn join(options: Options) -> Result<Host, Error> {
     let foresight = if terms.foresight { Foresight::default() } else { Foresight::blind() };
     Host::begin(Start {
         me,
+        job,
         machines,
         granularity,
         views,
@@ -115,7 +121,21 @@ fn terms(options: Options) -> Result<Terms, Error> {
     // Where the address space is limited, more views would leave less room.
     let views_max = if getrlimit(Resource::As).current.is_some() { FEW } else { VIEWS_MAX };
     let (at, room) = (options.at, room(views.unwrap_or(FEW)));
-    Ok(Terms { bytes, room, views, views_max, granularity, at, wire, separate, machine, silence, foresight })
+    let chance = RandomState::new().hash_one(());
+    Ok(Terms {
+        bytes,
+        room,
+        views,
+        views_max,
+        granularity,
+        at,
+        wire,
+        separate,
+        machine,
+        chance,
+        silence,
+        foresight,
+    })
 }
 
 /// How large the memory of a machine can be, where it is the only one on it. What all hosts allocate together can be so large, and what hosts allocate alone

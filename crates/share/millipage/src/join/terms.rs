@@ -34,6 +34,8 @@ pub struct Terms {
     pub separate: bool,
     /// The machine that the host counts as on, where a real one is to be several.
     pub machine: u16,
+    /// A number that tells the job from others, with those of the other hosts.
+    pub chance: u64,
     /// After which a host that says nothing is lost. Each host has its own.
     pub silence: Duration,
     /// The host's machine fetches what it will probably need. Each host has its own.
@@ -62,6 +64,7 @@ impl Terms {
             format!("{COUNTS_AS}{}", self.machine),
             format!("{NETWORK}{}", namespace("net")),
             format!("{USER}{}", geteuid().as_raw()),
+            format!("{CHANCE}{}", self.chance),
         ];
         lines.join("\n").into_bytes()
     }
@@ -75,7 +78,7 @@ impl Terms {
         let first = all.first().map(|said| &**said).unwrap_or_default();
         for (host, said) in all.iter().enumerate() {
             let differs = |(line, other): &(&str, &str)| {
-                let own = [ROOM, VIEWS_MAX, MACHINE, PROCESS, COUNTS_AS, NETWORK, USER];
+                let own = [ROOM, VIEWS_MAX, MACHINE, PROCESS, COUNTS_AS, NETWORK, USER, CHANCE];
                 line != other && !own.iter().any(|name| line.starts_with(name))
             };
             if let Some((line, other)) = first.lines().zip(said.lines()).find(differs) {
@@ -161,6 +164,7 @@ const PROCESS: &str = "process ";
 const COUNTS_AS: &str = "counts as on ";
 const NETWORK: &str = "network ";
 const USER: &str = "user ";
+const CHANCE: &str = "chance ";
 
 fn value<'a>(said: &'a str, name: &str) -> Option<&'a str> {
     said.lines().find_map(|line| line.strip_prefix(name))
@@ -209,6 +213,7 @@ mod tests {
             wire,
             separate,
             machine: 0,
+            chance: 5,
             silence,
             foresight,
         }

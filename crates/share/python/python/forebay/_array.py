@@ -6,7 +6,8 @@ import ast
 import math
 import operator
 import struct
-from typing import Any, Optional, Union
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +35,8 @@ class Array(np.ndarray):
 
     Slices and other views are arrays in the same memory. Results of arithmetic are plain ndarrays of this process.
 
-    Pickling keeps the place, not the data: a process of this machine that unpickles the array maps the same memory.
-    To pickle or copy the data, pass `to_numpy()` or ``np.array(array)``.
+    Pickling keeps the place, not the data: a process of this machine that unpickles the array maps the same memory. Where a job has
+    several memories, hosts of the job do that, on any machine. To pickle or copy the data, pass `to_numpy()` or ``np.array(array)``.
 
     A *part* is what hosts on several machines share at a time: a row, unless `Host.array` was told otherwise.
     """
@@ -89,18 +90,17 @@ class Array(np.ndarray):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         memory = memory_of(self) if self.size else None
-        handle = memory.handle() if memory is not None else None
-        if memory is None or handle is None:
+        if memory is None:
             return self.as_ndarray().__reduce_ex__(protocol)
         offset = address(self) - memory.address
         description = (self.shape, self.strides, self.dtype, self._axes, self._chunk, self.flags.writeable)
-        return _attached, (tuple(handle), offset, *description)
+        return _attached, (tuple(memory.handle()), offset, *description)
 
     def __reduce__(self) -> Any:
         return self.__reduce_ex__(2)
 
     def __dask_tokenize__(self) -> Any:
-        _distributed.register(Array, _has_place)
+        _distributed.register(Array, reach)
         # The place alone: what is written to the array later does not make it another one.
         memory = memory_of(self)
         where = (memory.inode, address(self) - memory.address) if memory is not None else self.tobytes()
@@ -180,7 +180,7 @@ def place(
     kind: type[Array] = Array,
 ) -> Array:
     """An array in memory that is mapped."""
-    _distributed.register(Array, _has_place)
+    _distributed.register(Array, reach)
     array = kind(shape, dtype, memory, offset, strides)
     if (axes, chunk) != (1, 1):
         array._axes, array._chunk = axes, chunk
@@ -219,21 +219,41 @@ def memory_of(array: Any) -> Union[Segment, JobMemory, None]:
     return array if isinstance(array, (Segment, JobMemory)) else None
 
 
-def _has_place(array: Any) -> bool:
-    """Whether other processes of this machine find the memory."""
+def reach(array: Any) -> Optional[_distributed.Reach]:
+    """Where processes find the memory of an array, if any do."""
     memory = memory_of(array) if array.size else None
-    # A segment that gives a handle is kept for it.
-    return isinstance(memory, Segment) or (memory is not None and memory.handle() is not None)
+    if memory is None:
+        return None
+    is_of_machine = isinstance(memory, Segment) or memory.is_one
+    return _distributed.Reach.MACHINE if is_of_machine else _distributed.Reach.JOB
 
 
-#: The memory of the job that this process is a host of, as an ndarray of bytes.
-_job: Optional[npt.NDArray[np.uint8]] = None
+class Job(NamedTuple):
+    """The job that this process is a host of."""
+
+    #: As an ndarray of bytes.
+    memory: npt.NDArray[np.uint8]
+    #: What its arrays are.
+    kind: type[Array]
+    #: Whether this process may use the memory: the host may have left, or have been forked.
+    is_usable: Callable[[], bool]
+    #: An array that lies there, which this host allocates alone.
+    allocate: Callable[[tuple[int, ...], np.dtype[Any]], Array]
 
 
-def set_job(memory: Optional[JobMemory]) -> None:
+_job: Optional[Job] = None
+
+
+def set_job(job: Job) -> None:
     """Arrays of this job that are unpickled here are at their place in this memory."""
     global _job
-    _job = None if memory is None else np.asarray(memory)
+    _job = job
+
+
+def job_of_several() -> Optional[Job]:
+    """The job that this process is a host of, if it has several memories."""
+    is_of_several = _job is not None and reach(_job.memory) is _distributed.Reach.JOB
+    return _job if _job is not None and is_of_several and _job.is_usable() else None
 
 
 class Gone(NDArrayOperatorsMixin):
@@ -268,14 +288,25 @@ def _attached(handle: tuple[Any, ...], offset: int, *description: Any) -> Union[
     """What a pickled array becomes."""
     known = Handle(*handle)
     shape, strides, dtype, axes, chunk, is_writeable = description
-    job = memory_of(_job)
     try:
-        memory: Any = _job if job is not None and job.inode == known.inode else _memory.attach_handle(known)
+        memory, kind = find(known)
     except ShareError as error:
         return Gone(str(error))
-    array = keep_temporaries(place(memory, offset, shape, dtype, strides, axes, chunk))
+    array = keep_temporaries(place(memory, offset, shape, dtype, strides, axes, chunk, kind))
     array.flags.writeable = is_writeable
     return array
+
+
+def find(handle: Handle) -> tuple[Any, type[Array]]:
+    """The memory of a handle, and what arrays in it are. Raises `ShareError` if this process cannot have it."""
+    if _job is not None and _is_of(_job, handle) and _job.is_usable():
+        return _job.memory, _job.kind
+    return _memory.attach_handle(handle), Array
+
+
+def _is_of(job: Job, handle: Handle) -> bool:
+    memory = memory_of(job.memory)
+    return memory is not None and memory.handle()[::2] == handle[::2]
 
 
 def address(array: npt.NDArray[Any]) -> int:

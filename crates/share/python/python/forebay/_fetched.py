@@ -61,7 +61,7 @@ def present(arrays: Sequence[Any], write: bool) -> None:
 
 
 class Fetched(Array):
-    """An ndarray in the memory of one host of several. Made by `Host.array`. It is pickled by its data."""
+    """An ndarray in the memory of one host of several. Made by `Host.array`."""
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
         out = named.get("out", ())
@@ -107,10 +107,6 @@ class Fetched(Array):
         if have_pages and np.ndarray.__getitem__(self, 0).flags.c_contiguous and memory_of(self) is not memory_of(result):
             result.flags.writeable = False
         return result
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        present([self], write=False)
-        return super().__reduce_ex__(protocol)
 
     def tofile(self, file: Any, sep: str = "", format: str = "%s") -> None:
         """As of an ndarray, from private copies: no system call is given memory that may not be present."""

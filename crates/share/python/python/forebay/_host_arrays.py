@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _array, _fetched, _share
-from ._array import Array, keep_temporaries, place
+from ._array import Array, Job, keep_temporaries, place
 from ._fetched import PAGE_BYTES, Fetched
 from ._memory import JobMemory
 from ._parts import Parts
@@ -26,11 +26,13 @@ class HostArrays:
 
     def __init__(self, native: _share.Host) -> None:
         self._native = native
-        address, size, name = native.memory()
-        memory = JobMemory(address, size, name)
-        self._is_together = name is not None
+        memory = JobMemory(*native.memory())
+        self._is_together = memory.is_one
         self._memory: npt.NDArray[np.uint8] = np.asarray(memory)
-        _array.set_job(memory if self._is_together else None)
+        # A child that is forked has the only memory, and is no host.
+        is_usable = (lambda: True) if self._is_together else native.is_host
+        self._kind: type[Array] = Array if self._is_together else Fetched
+        _array.set_job(Job(self._memory, self._kind, is_usable, self.allocate_alone))
         _fetched.set_fetch(native.touch)
 
     def allocate(
@@ -77,7 +79,7 @@ class HostArrays:
         return self._alone(address, shape, dtype)
 
     def _alone(self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        return self._place(address, shape, dtype, None, 1, shape[0], Array if self._is_together else Fetched)
+        return self._place(address, shape, dtype, None, 1, shape[0], self._kind)
 
     def _in_pages(
         self, call: str, shape: tuple[int, ...], dtype: np.dtype[Any], size: int, placement: tuple[str, int]

@@ -95,22 +95,30 @@ class Segment(mmap.mmap):
 class JobMemory:
     """The memory of a job, as this host maps it. It is there for as long as the process."""
 
-    def __init__(self, address: int, size: int, name: Optional[str]) -> None:
+    def __init__(self, address: int, size: int, name: Optional[str], job: int) -> None:
         self.address = address
+        self._size = size
         self._name = name
-        self.inode = int(name.split()[2]) if name else -1
+        #: Of one memory its inode, and of several what hosts know the job by.
+        self.inode = int(name.split()[2]) if name else job
         self.__array_interface__ = {"version": 3, "data": (address, False), "shape": (size,), "typestr": "|u1"}
 
-    def handle(self) -> Optional[Handle]:
-        """For other processes; none where each host of the job has a memory of its own."""
+    @property
+    def is_one(self) -> bool:
+        """Whether all hosts of the job map it."""
+        return self._name is not None
+
+    def handle(self) -> Handle:
+        """For other processes of this machine, or where each machine has a memory of its own, for hosts of the job."""
         if self._name is None:
-            return None
+            return Handle(JOB_OF_SEVERAL, os.getpid(), self.inode, self._size)
         _, _, inode, size = map(int, self._name.split())
         return Handle(JOB, os.getpid(), inode, size)
 
 
-#: The label of a job's memory.
+#: The label of a job's memory, and what stands for it where there are several.
 JOB = "forebay"
+JOB_OF_SEVERAL = "forebay job"
 
 #: Objects that this process has mapped, by inode and by label.
 _mapped: WeakValueDictionary[int, Segment] = WeakValueDictionary()
@@ -148,6 +156,11 @@ def attach(name: str) -> Segment:
 
 def attach_handle(handle: Handle) -> Segment:
     """The object that another process, or this one, had when it gave the handle."""
+    if handle.label == JOB_OF_SEVERAL:
+        raise ShareError(
+            "this array lies in the memory of a job on several machines, and this process is no host of that job;"
+            " pass it array.to_numpy(), which is a copy"
+        )
     mapped = _mapped.get(handle.inode)
     if mapped is None or mapped.label != handle.label or len(mapped) != handle.size:
         mapped = _map(handle.label, handle.process, handle.inode, handle.size)

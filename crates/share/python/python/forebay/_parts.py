@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ._array import place
+from ._array import Gone, find, memory_of, place
 from ._fetched import Fetched, InPieces, present
+from ._memory import Handle
+from ._share import ShareError
 
 
 # NumPy shuffles what is no ndarray by swaps, in which it overwrites a part before it has read it. It warns of that first.
@@ -177,7 +179,10 @@ class Parts(NDArrayOperatorsMixin, InPieces):
         return self.to_numpy()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.to_numpy().__reduce_ex__(protocol)
+        memory = memory_of(self._memory)
+        if memory is None:
+            return self.to_numpy().__reduce_ex__(protocol)
+        return _attached, (tuple(memory.handle()), self._table, self.part_shape, self.dtype, self._chunk)
 
     def fill(self, value: Any) -> None:
         """Writes `value` to all elements."""
@@ -260,6 +265,15 @@ class Parts(NDArrayOperatorsMixin, InPieces):
     def _places(self, size: int) -> npt.NDArray[Any]:
         """All places at which so many bytes could be, byte by byte."""
         return np.ndarray((self._memory.size - size + 1,), np.dtype((np.void, size)), self._memory, 0, (1,))
+
+
+def _attached(handle: tuple[Any, ...], *description: Any) -> Any:
+    """What a pickled array becomes: the same memory, in a host of the job."""
+    try:
+        memory, _ = find(Handle(*handle))
+    except ShareError as error:
+        return Gone(str(error))
+    return Parts(memory, *description)
 
 
 class Chosen(np.ndarray):

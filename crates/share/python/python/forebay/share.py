@@ -1,8 +1,8 @@
 """NumPy arrays in memory that processes share as if they were threads.
 
 `array` makes an ndarray in shared memory, without a launcher. It is pickled by its place: a worker of ``multiprocessing``,
-``concurrent.futures``, joblib, Dask or Ray on the same machine that gets the array maps the same memory. `attach` finds an
-array by its name. The memory is freed when no process has it, however the processes ended.
+``concurrent.futures``, joblib, Dask or Ray on the same machine that gets the array maps the same memory. In a job on several
+machines all hosts get it so. `attach` finds an array by its name. The memory is freed when no process has it, however the processes ended.
 
 Every process that ``forebay share -n N -- python PROGRAM`` starts becomes a *host* by `join`; a program started alone is a
 job of one host. Hosts allocate arrays together by `Host.array`, and have barriers and locks. A job can span machines.
@@ -69,9 +69,14 @@ def array(
 
     Other processes of this user get it by unpickling, by `attach` if it has a name, or by being forked.
 
+    In a host of a job on several machines, an array without a name lies in the memory of the job: all hosts get it by unpickling. It
+    is one part, as from `Host.allocate`, and there until `Host.free` or the end of the job.
+
     Raises `ShareError` if the name is taken, or there is not enough memory.
     """
-    return _array.create(_lengths(shape), _array.element_type(dtype), name)
+    job = _array.job_of_several() if name is None else None
+    lengths, kind = _lengths(shape), _array.element_type(dtype)
+    return _array.create(lengths, kind, name) if job is None else job.allocate(lengths, kind)
 
 
 def attach(
@@ -88,9 +93,9 @@ def attach(
 def join(size: Optional[int] = None, views: Optional[int] = None) -> Host:
     """Make this process a host, when all processes of the job call this.
 
-    `size` is that of the shared memory in bytes. Without it the memory is as large as need be: on one machine half of what is free there,
-    of which no more is taken than is allocated, else 64 MiB. `views` is how many parts can share a page (1 to 256,
-    16 if not given); ``forebay share --size`` and ``--views`` take their places. A process can join once.
+    `size` is that of the shared memory in bytes. Without it the memory is as large as need be: half of what is free on each machine,
+    of which no more is taken than is allocated. `views` is how many parts can share a page (1 to 256, as many as need be if not
+    given); ``forebay share --size`` and ``--views`` take their places. A process can join once.
 
     Use it as a context manager, or call `Host.leave`; at the latest a host leaves as the interpreter ends.
 
@@ -153,7 +158,7 @@ class Host:
     def free_together(self, array: Union[Parts, npt.NDArray[Any]]) -> None:
         """Free an array that all hosts have allocated by `array`. All hosts call this, and go on when all have.
 
-        No host may use the array or a view of it afterwards: on one machine that ends the process with SIGSEGV.
+        No host may use the array or a view of it afterwards: that ends the process with SIGSEGV or SIGBUS.
 
         Raises `ShareError` if no such array begins there, it is free already, or another host calls something else.
         """
