@@ -150,11 +150,11 @@ fn an_array_has_as_many_views_as_it_needs() {
     };
     assert_eq!(pages(512, 8), (32, 16), "few");
     assert_eq!(pages(20_000, 8), (200, 100));
-    assert_eq!(pages(1 << 20, 8), (1 << 12, 256), "many");
-    assert_eq!(pages(1 << 18, 256), (1 << 14, 16), "as many as fit");
+    assert_eq!(pages(1 << 17, 8), (1 << 9, 256), "many");
+    assert_eq!(pages(1 << 16, 256), (1 << 12, 16), "as many as fit");
     assert_eq!(pages(1 << 14, PAGE_BYTES), (1 << 14, 1));
     let mut layout = Layout::new(1 << 17, 16);
-    assert_eq!(layout.allocate_array(1 << 20, 8, Grain::Parts(1)).unwrap().own_pages().len(), 1 << 16);
+    assert_eq!(layout.allocate_array(1 << 17, 8, Grain::Parts(1)).unwrap().own_pages().len(), 1 << 13);
 }
 
 #[test]

@@ -479,10 +479,11 @@ fn hosts_in_networks_of_their_own_share_and_miss_each_other_when_the_link_is_dow
         let commands = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();
         Job::linked(commands, |rank, command| {
             Separate("tcp").set(rank, command);
-            command.env(SILENCE, SILENCE_SECONDS);
+            command.env(SILENCE, SILENCE_SECONDS).env(SIZE, "0");
         })
     };
     start(&["check", "1"]).end_well();
+    start(&["many", "20000"]).end_well();
     // A machine of two hosts in each network: the second ones need none.
     let machines = |arguments: &[&str]| {
         let mut commands: Vec<_> = (0..2).map(|_| in_a_network_of_its_own(arguments)).collect();

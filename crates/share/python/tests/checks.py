@@ -596,7 +596,7 @@ def workers_of_a_host_map_its_arrays(host):
     if child == 0:
         found = pickle.loads(pickle.dumps(array))
         if SEPARATE:
-            raises(ShareError, "is no host of that job", found.sum)
+            raises(ShareError, "is no host of that job", lambda: found.sum())
         else:
             assert found.sum() == array.sum()
         os._exit(0)

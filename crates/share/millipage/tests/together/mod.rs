@@ -48,7 +48,7 @@ fn memory_that_all_hosts_have_freed_is_used_again_full_of_zeros() {
 fn memory_that_was_freed_is_that_of_all_sizes() {
     each(3, SMALL, |host| {
         let all = host.left();
-        for round in 0..200 {
+        for round in 0..60 {
             let rows = 1 + round % 50;
             let one = host.rows::<u8>(rows, 4_096, Placement::Blocks).unwrap();
             let other = host.rows::<u8>(3 * rows, 1_000, Placement::Cyclic).unwrap();
@@ -86,7 +86,7 @@ fn hosts_that_free_different_rows_are_told() {
 #[test]
 fn what_is_asked_for_in_advance_is_over_when_rows_are_freed() {
     each_separate(3, SMALL, |host| {
-        for round in 0..150usize {
+        for round in 0..60usize {
             let (count, home) = (1 + round * 7 % 60, (round % 3) as u16);
             let rows = host.rows::<u64>(count, 1 + round % 40, Placement::On(home)).unwrap();
             let is_new = |row: usize| rows.row(row).get(0) == 0;
