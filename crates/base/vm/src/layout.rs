@@ -221,8 +221,8 @@ pub struct Layout {
     filling: Option<Filling>,
     /// For slots of each size the page that is being filled, and how many of them are taken.
     slots: HashMap<usize, (usize, usize)>,
-    /// For each size, slots that were given back: the page, and how many are before it there.
-    free_slots: HashMap<usize, Vec<(usize, usize)>>,
+    /// For each size, slots that were given back: by page, how many are before each there.
+    free_slots: HashMap<usize, BTreeMap<usize, Vec<usize>>>,
     /// Pages and numbers that were given back.
     free_pages: Ranges,
     free_numbers: Ranges,
@@ -404,13 +404,29 @@ impl Layout {
         }
         self.free_numbers.give(numbers.start as usize..numbers.end as usize);
         self.len = self.free_numbers.take_last(self.len as usize).map_or(self.len, |first| first as u32);
-        if array.is_slot() {
-            self.free_slots.entry(array.stride()).or_default().push((array.page, array.skipped));
-        } else {
-            self.free_pages.give(array.own_pages());
+        let pages = if array.is_slot() { self.free_slot(array) } else { array.own_pages() };
+        if !pages.is_empty() {
+            self.free_pages.give(pages);
             self.next_page = self.free_pages.take_last(self.next_page).unwrap_or(self.next_page);
         }
         Ok(())
+    }
+
+    /// Frees a slot. Its page if no other slot of that is taken.
+    fn free_slot(&mut self, array: &Array) -> Range<usize> {
+        let (page, stride) = (array.page, array.stride());
+        let free = self.free_slots.entry(stride).or_default();
+        let slots = free.entry(page).or_default();
+        slots.push(array.skipped);
+        let filling = self.slots.get(&stride).filter(|(filling, _)| *filling == page);
+        if slots.len() < filling.map_or(array.per_page, |(_, used)| *used) {
+            return page..page;
+        }
+        if filling.is_some() {
+            self.slots.remove(&stride);
+        }
+        free.remove(&page);
+        page..page + 1
     }
 
     /// Gives a minipage back. Its number is not used again.
@@ -462,8 +478,14 @@ impl Layout {
         per_page: usize,
         wanted: usize,
     ) -> Result<(usize, usize), LayoutError> {
-        if let Some(slot) = self.free_slots.get_mut(&bytes).and_then(Vec::pop) {
-            return Ok(slot);
+        if let Some(mut first) = self.free_slots.get_mut(&bytes).and_then(BTreeMap::first_entry) {
+            let (page, slot) = (*first.key(), first.get_mut().pop());
+            if first.get().is_empty() {
+                first.remove();
+            }
+            if let Some(skipped) = slot {
+                return Ok((page, skipped));
+            }
         }
         if let Some((page, used)) = self.slots.get_mut(&bytes).filter(|(_, used)| *used < per_page) {
             *used += 1;

@@ -167,13 +167,27 @@ fn pages_and_numbers_of_arrays_that_were_given_back_are_used_again() {
         for array in [rows, one, pages] {
             layout.free_array(&array).unwrap();
         }
-        // The page of slots stays one.
-        assert_eq!((layout.left(), layout.len()), (15 * PAGE_BYTES, 0));
+        assert_eq!((layout.left(), layout.len()), (16 * PAGE_BYTES, 0));
     }
-    let slot = layout.allocate_array(1, 8, Grain::Parts(1)).unwrap();
-    let before = slot.place(0).pages().start;
-    layout.allocate_array(15 - before, PAGE_BYTES, Grain::Page).unwrap();
-    assert_eq!(layout.left(), before * PAGE_BYTES);
+    // A page of slots is one until the last of them is given back.
+    let mut slots: Vec<_> = (0..40).map(|_| layout.allocate_array(1, 8, Grain::Parts(1)).unwrap()).collect();
+    for used in (1..=40usize).rev() {
+        assert_eq!(layout.left(), (16 - used.div_ceil(16)) * PAGE_BYTES);
+        layout.free_array(&slots.pop().unwrap()).unwrap();
+    }
+    let mut again = |_| layout.allocate_array(1, 8, Grain::Parts(1)).unwrap();
+    let mut slots: Vec<_> = (0..40).map(&mut again).collect();
+    let freed: Vec<_> = (0..32).step_by(2).map(|index| slots[index]).collect();
+    freed.iter().for_each(|slot| layout.free_array(slot).unwrap());
+    slots.retain(|slot| !freed.contains(slot));
+    for _ in &freed {
+        slots.push(layout.allocate_array(1, 8, Grain::Parts(1)).unwrap());
+    }
+    assert_eq!(layout.left(), 13 * PAGE_BYTES);
+    let places: HashSet<_> = slots.iter().map(|slot| slot.place(0)).collect();
+    assert_eq!(places.len(), 40);
+    slots.iter().for_each(|slot| layout.free_array(slot).unwrap());
+    assert_eq!((layout.left(), layout.len()), (16 * PAGE_BYTES, 0));
 }
 
 #[test]
