@@ -270,3 +270,17 @@ fn three_hosts_free_a_minipage_and_have_another_one() {
         explore(&[&program(0), &program(1), &program(2)]);
     }
 }
+
+/// Hosts forget a minipage, and one of them adds its number alone, with a neighbour.
+#[test]
+fn the_number_of_a_forgotten_minipage_may_be_in_company() {
+    for (one, other) in [(Push(2), Write(2)), (Foretell(2, Access::Write), Push(2)), (Write(2), Read(2))] {
+        let freed = [Barrier(0), FreeTogether(2), Barrier(1), Forget(2), Barrier(0)];
+        let adds = [AddBoth(2), Write(3), Write(2), TakeAgain(3)];
+        let one = [&[Renew(2, 1), Barrier(1), one][..], &freed, &adds].concat();
+        let other =
+            [&[Renew(2, 1), Barrier(1), other][..], &freed, &[WriteAdded(2), ReadAdded(3), Free(3)]].concat();
+        let worlds = explored(World::new(&[&one, &other], 2));
+        assert!(worlds.iter().any(World::has_company), "no neighbour goes along");
+    }
+}

@@ -303,6 +303,9 @@ impl World {
             }),
             Op::AddBoth(minipage) => {
                 self.both = Some(minipage);
+                for new in minipage..minipage + 2 {
+                    (self.memories[host][new as usize], self.latest[new as usize]) = (0, 0);
+                }
                 self.wait(thread, |machine, effects| {
                     machine.add_alone(Minipage(minipage), 2, 2, waiter, effects)
                 });
