@@ -33,8 +33,8 @@
 //!
 //! # Company
 //!
-//! A host manages neighbours that it has added alone. While these have one user, a host that asks for one of them gets the others too:
-//! the manager begins a transaction for each, as if the host had asked for it. What is said of neighbours alike is one message, a
+//! A host manages neighbours that it has added alone. While these have one user, a host that asks for one of them gets the others too.
+//! The manager begins a transaction for each, as if the host had asked for it. What is said of neighbours alike is one message, a
 //! *run*. So a minipage has the same states in company as it has alone.
 //!
 //! # Minipages that all hosts free

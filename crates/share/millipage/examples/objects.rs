@@ -1,5 +1,5 @@
-//! Objects of 64 bytes that hosts share: what it takes where each page of them has one user, where neighbours have different ones, and
-//! where hosts use all of them in turn.
+//! Hosts share objects of 64 bytes, and each prints its faults and messages. A host uses some pages of objects, every second or third
+//! object, or all in turn with the other hosts.
 //!
 //! `forebay share -n 3 --separate -- objects pages|neighbours|turns alone|together`
 //!
