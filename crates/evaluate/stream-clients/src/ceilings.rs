@@ -1,6 +1,7 @@
-//! What a server cannot exceed on this machine: what the loopback carries from one processor to another, and how punctual
-//! timers are.
+//! What a server cannot exceed on this machine: what the loopback carries from one processor to another, what that takes at
+//! least of the first, and how punctual timers are.
 
+use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -13,12 +14,13 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, setsoc
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::thread::clock_nanosleep_absolute;
-use rustix::time::ClockId;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::Error;
-use crate::clock::now_ns;
+use crate::clock::{now_ns, ns};
 use crate::outcome::Quantiles;
 use crate::processor::{Processors, allow_descriptors, pin};
 use crate::sockets::{Pair, Ports, Receiver};
@@ -28,6 +30,8 @@ const MESSAGES_MAX: usize = 64;
 /// Descriptors of a receiver, and others that this process has.
 const DESCRIPTORS: u64 = 2;
 const DESCRIPTORS_BESIDES: u64 = 256;
+/// What frames are cut from: more than caches hold, as with the films of many players.
+const FILM_BYTES: usize = 64 << 20;
 /// How long packets gather where few came, as with players (see [`crate::crowd`]): to wake the receiver for each would take
 /// time of the sender's processor.
 const GATHER: Duration = Duration::from_micros(500);
@@ -75,9 +79,34 @@ pub fn bits_per_second(
     processors: Processors,
     time: Duration,
 ) -> Result<f64, Error> {
-    let counts = Counts::default();
     let receivers = Receivers::open(way, allowed(receivers))?;
-    let addresses = receivers.addresses.clone();
+    between(&receivers, processors, |addresses, counts| send(way, bytes, addresses, time, counts))
+}
+
+/// What it takes of a processor to send frames of `bytes` at their times over TCP, in seconds for each gigabit. Each goes
+/// with one `sendfile` of a file in memory, and nothing else is done. Each of so many `receivers` has a frame in every
+/// `interval`.
+///
+/// # Errors
+/// The system refuses it.
+pub fn sendfile_seconds_per_gigabit(
+    bytes: usize,
+    interval: Duration,
+    receivers: usize,
+    processors: Processors,
+    time: Duration,
+) -> Result<f64, Error> {
+    let receivers = Receivers::open(Way::Tcp { packets: 1 }, allowed(receivers))?;
+    between(&receivers, processors, |addresses, _| send_film(bytes, interval, addresses, time))
+}
+
+/// Sends on the processor of servers while another thread receives on that of players.
+fn between(
+    receivers: &Receivers,
+    processors: Processors,
+    send: impl FnOnce(&[SocketAddr], &Counts) -> io::Result<f64> + Send,
+) -> Result<f64, Error> {
+    let counts = Counts::default();
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
             let _ = pin(processors.players);
@@ -85,7 +114,7 @@ pub fn bits_per_second(
         });
         let sending = scope.spawn(|| {
             let _ = pin(processors.server);
-            let sent = send(way, bytes, &addresses, time, &counts);
+            let sent = send(&receivers.addresses, &counts);
             counts.over.store(true, Ordering::Relaxed);
             sent
         });
@@ -206,6 +235,55 @@ fn send(
     Ok(counts.arrived.load(Ordering::Relaxed) as f64 * 8.0 / begun.elapsed().as_secs_f64())
 }
 
+/// Sends frames at their times, and tells the processor time of a gigabit.
+fn send_film(bytes: usize, interval: Duration, addresses: &[SocketAddr], time: Duration) -> io::Result<f64> {
+    let streams = connections(addresses)?;
+    let film = film(FILM_BYTES.max(2 * bytes))?;
+    let places = film.metadata()?.len() - bytes as u64;
+    let spent_ns = || ns(clock_gettime(ClockId::ThreadCPUTime));
+    let (begun_ns, before_ns) = (now_ns(), spent_ns());
+    let gap_ns = interval.as_nanos() as f64 / streams.len() as f64;
+    let mut woken_ns = begun_ns;
+    let mut frames = 0_u32;
+    // One at least, however long this thread is kept from its processor.
+    while frames == 0 || now_ns() < begun_ns + time.as_nanos() as i64 {
+        let due_ns = begun_ns + (f64::from(frames) * gap_ns) as i64;
+        if due_ns > now_ns() {
+            // As a server does, so that it does not wake for each.
+            woken_ns = due_ns.max(woken_ns + GATHER.as_nanos() as i64);
+            sleep_until(woken_ns)?;
+        }
+        let mut at = u64::from(frames) * bytes as u64 % places;
+        let mut rest = bytes;
+        while rest > 0 {
+            match sendfile(&streams[frames as usize % streams.len()], &film, Some(&mut at), rest) {
+                Ok(sent) => rest -= sent,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        frames += 1;
+    }
+    let gigabits = f64::from(frames) * bytes as f64 * 8.0 / 1e9;
+    Ok((spent_ns() - before_ns) as f64 / 1e9 / gigabits)
+}
+
+/// A file in memory.
+fn film(bytes: usize) -> io::Result<File> {
+    let mut film = File::from(memfd_create("forebay-film", MemfdFlags::CLOEXEC)?);
+    film.write_all(&vec![0x80; bytes])?;
+    Ok(film)
+}
+
+fn connections(addresses: &[SocketAddr]) -> io::Result<Vec<TcpStream>> {
+    let streams = addresses.iter().map(TcpStream::connect).collect::<io::Result<Vec<_>>>()?;
+    for stream in &streams {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+    }
+    Ok(streams)
+}
+
 enum Sender {
     Datagrams { socket: UdpSocket, message: Vec<u8>, to: Addresses, headers: Headers },
     Streams { streams: Vec<TcpStream>, message: Vec<u8> },
@@ -240,12 +318,7 @@ impl Sender {
         };
         let message = vec![0x80; packets * bytes];
         if let Way::Tcp { .. } = way {
-            let streams = addresses.iter().map(TcpStream::connect).collect::<io::Result<Vec<_>>>()?;
-            for stream in &streams {
-                stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-            }
-            return Ok(Self::Streams { streams, message });
+            return Ok(Self::Streams { streams: connections(addresses)?, message });
         }
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         if packets > 1 {
@@ -285,11 +358,7 @@ pub fn timer_lateness(processor: Option<usize>, time: Duration) -> Result<Quanti
         let end = now_ns() + time.as_nanos() as i64;
         let mut due = now_ns() + TIMER_EVERY_NS;
         while due < end {
-            let moment = Timespec { tv_sec: due / 1_000_000_000, tv_nsec: due % 1_000_000_000 };
-            match clock_nanosleep_absolute(ClockId::Monotonic, &moment) {
-                Ok(()) | Err(Errno::INTR) => {}
-                Err(error) => return Err(Error::system("sleep")(error)),
-            }
+            sleep_until(due).map_err(Error::system("sleep"))?;
             let now = now_ns();
             late_us.saturating_record(((now - due) / 1_000).max(0) as u64);
             // What was slept through was due all the same, and is in the sample: no one is asked for twice.
@@ -297,6 +366,15 @@ pub fn timer_lateness(processor: Option<usize>, time: Duration) -> Result<Quanti
         }
         Ok(Quantiles::of(&late_us))
     })
+}
+
+/// A signal may end it early.
+fn sleep_until(moment_ns: i64) -> io::Result<()> {
+    let moment = Timespec { tv_sec: moment_ns / 1_000_000_000, tv_nsec: moment_ns % 1_000_000_000 };
+    match clock_nanosleep_absolute(ClockId::Monotonic, &moment) {
+        Ok(()) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]
@@ -327,6 +405,16 @@ mod tests {
                 in_time(bits, |bits| *bits > 1e6);
             }
         }
+    }
+
+    #[test]
+    fn small_frames_take_more_of_a_processor_for_each_gigabit() {
+        let processors = Processors::of_this_machine();
+        let interval = Duration::from_millis(10);
+        let [tiny, usual] = [(1, 1), (20_000, 8)].map(|(bytes, receivers)| {
+            sendfile_seconds_per_gigabit(bytes, interval, receivers, processors, MOMENT).unwrap()
+        });
+        assert!(tiny > 100.0 * usual && usual > 0.0, "{tiny}, {usual}");
     }
 
     #[test]

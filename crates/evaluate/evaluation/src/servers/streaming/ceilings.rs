@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use forebay_stream_clients::Processors;
-use forebay_stream_clients::ceilings::{Way, allowed, bits_per_second, timer_lateness};
+use forebay_stream_clients::ceilings::{
+    Way, allowed, bits_per_second, sendfile_seconds_per_gigabit, timer_lateness,
+};
 
 use super::films::FRAMES_PER_SECOND;
 use crate::Error;
@@ -29,6 +31,8 @@ pub(super) struct Ceilings {
     pub(super) segmented: f64,
     /// A frame with a write.
     pub(super) tcp: f64,
+    /// Frames at their times, each with a `sendfile`: processor time of a gigabit, in seconds.
+    pub(super) sendfile: f64,
     /// In seconds.
     pub(super) timer_p50: f64,
     /// In seconds.
@@ -53,6 +57,14 @@ impl Ceilings {
             frames: bits(Way::Segmented { packets }, bytes)?,
             segmented: bits(Way::Segmented { packets: MOST }, bytes)?,
             tcp: bits(Way::Tcp { packets }, bytes)?,
+            sendfile: sendfile_seconds_per_gigabit(
+                packets * bytes,
+                Duration::from_secs(1) / FRAMES_PER_SECOND,
+                receivers,
+                processors,
+                TIME,
+            )
+            .map_err(refused)?,
             timer_p50: timer.p50,
             timer_p99: timer.p99,
         })

@@ -52,6 +52,8 @@ impl Outcome {
         for (metric, share) in self.shares(cell) {
             rows.extend(share.map(|spread| Row::of(&subject, &case, metric, "1", spread)));
         }
+        let of_sendfile = self.of_sendfile(cell);
+        rows.extend(of_sendfile.map(|spread| Row::of(&subject, &case, "cpu_of_sendfile", "1", spread)));
         let beyond = self.beyond_timer(cell);
         rows.extend(beyond.map(|spread| Row::of(&subject, &case, "lateness_p99_beyond_timer", "s", spread)));
         rows
@@ -171,8 +173,17 @@ impl Outcome {
     }
 
     fn costs(&self) -> String {
-        let header =
-            ["server, load", "clients", "processor", "s/Gbit", "RSS", "PSS", "read", "players' processor"];
+        let header = [
+            "server, load",
+            "clients",
+            "processor",
+            "s/Gbit",
+            "of sendfile",
+            "RSS",
+            "PSS",
+            "read",
+            "players' processor",
+        ];
         let rows = self.cells.iter().map(|cell| {
             let size = |value: fn(&Run) -> Option<f64>| median(cell, value).map_or_else(dash, bytes);
             vec![
@@ -180,6 +191,7 @@ impl Outcome {
                 clients(cell),
                 percent_or_dash(median(cell, processor_share)),
                 median(cell, seconds_per_gigabit).map_or_else(dash, |seconds| format!("{seconds:.3}")),
+                self.of_sendfile(cell).map_or_else(dash, |times| format!("{:.2}", times.median)),
                 size(|run| run.resident_bytes),
                 size(|run| run.proportional_bytes),
                 size(|run| run.disk_read_bytes),
@@ -197,6 +209,7 @@ impl Outcome {
             "GSO, frames",
             "GSO, 64 packets",
             "TCP, frames",
+            "sendfile, s/Gbit",
             "timer late p50",
             "timer late p99",
         ];
@@ -215,6 +228,7 @@ impl Outcome {
                 bits(|best| best.frames),
                 bits(|best| best.segmented),
                 bits(|best| best.tcp),
+                of(|best| best.sendfile).map_or_else(dash, |seconds| format!("{seconds:.3}")),
                 time(|best| best.timer_p50),
                 time(|best| best.timer_p99),
             ]
@@ -288,6 +302,14 @@ impl Outcome {
         ]
     }
 
+    /// Processor time over TCP, in times of what frames take that are sent by `sendfile` alone, in the same round.
+    fn of_sendfile(&self, cell: &Cell) -> Option<Spread> {
+        let rounds = self.ceilings.get(&cell.rate).filter(|_| cell.transport == Transport::Tcp)?.iter();
+        let times = cell.runs.iter().zip(rounds);
+        let times = times.filter_map(|(run, best)| Some(seconds_per_gigabit(run)? / best.sendfile));
+        Spread::of(&times.collect::<Vec<_>>())
+    }
+
     /// What the 99th of a hundred frames is later than a timer of an idle processor, in the same round.
     fn beyond_timer(&self, cell: &Cell) -> Option<Spread> {
         let rounds = self.ceilings.get(&cell.rate)?.iter();
@@ -353,6 +375,7 @@ const CEILINGS: &[Best] = &[
     ("segmented_frames", "Mbit/s", |best| best.frames / 1e6),
     ("segmented", "Mbit/s", |best| best.segmented / 1e6),
     ("tcp", "Mbit/s", |best| best.tcp / 1e6),
+    ("sendfile_cpu_per_gigabit", "s", |best| best.sendfile),
     ("timer_lateness_p50", "s", |best| best.timer_p50),
     ("timer_lateness_p99", "s", |best| best.timer_p99),
 ];
@@ -442,7 +465,13 @@ mod tests {
             held: vec![],
             trouble: None,
         };
-        let best = Ceilings { sendmmsg: 250e6, segmented: 1e9, timer_p99: 0.001, ..Ceilings::default() };
+        let best = Ceilings {
+            sendmmsg: 250e6,
+            segmented: 1e9,
+            sendfile: 0.25,
+            timer_p99: 0.001,
+            ..Ceilings::default()
+        };
         let options = Options {
             program: "forebay".into(),
             subjects: vec![cell.subject],
@@ -487,6 +516,15 @@ mod tests {
         let row = &outcome.rows()[0];
         assert_eq!(row.case, "4 Mbit/s/udp/many files/cached/memory 256 MiB/500 clients");
         assert_eq!(row.subject, "forebay, 2 buffers");
+    }
+
+    #[test]
+    fn processor_time_over_tcp_is_told_in_times_of_that_of_sendfile() {
+        let mut outcome = outcome();
+        let has = |outcome: &Outcome| outcome.rows().into_iter().find(|row| row.metric == "cpu_of_sendfile");
+        assert!(has(&outcome).is_none(), "over UDP nothing is sent by sendfile");
+        outcome.cells[0].transport = Transport::Tcp;
+        assert_eq!(has(&outcome).unwrap().value, 8.0);
     }
 
     #[test]
