@@ -118,8 +118,9 @@ const MISSED_MIN: f64 = 16.0;
 /// And more is too little only beyond so many times what comes back with all memory.
 const MISSED_TIMES: f64 = 2.0;
 /// What pages come back after a change of the limit become fewer from window to window; where so large a share of them comes back
-/// in the next one, they go on.
+/// in the next one, and again in the one after that, they go on.
 const GOES_ON_MISSING: f64 = 0.75;
+const GOES_ON_WINDOWS: usize = 2;
 /// In a window it works where its rate is this share of that with all memory.
 const WORKS: f64 = 0.5;
 /// So many windows in which it neither works nor misses pages are enough: other programs have the processors.
@@ -399,11 +400,12 @@ fn until_enough(
         For::Timing => (covering.div_ceil(live.counts()), IDLE_MAX),
     };
     let (mut short, mut idle, mut clean) = (0, 0, 0);
-    let mut before = f64::INFINITY;
+    let (mut before, mut as_many) = (f64::INFINITY, 0);
     loop {
         let window = live.window(of)?;
         let misses = !is_enough(&window, all);
-        let goes_on = misses && window.missed >= GOES_ON_MISSING * before;
+        as_many = if misses && window.missed >= GOES_ON_MISSING * before { as_many + 1 } else { 0 };
+        let goes_on = as_many >= GOES_ON_WINDOWS;
         before = if misses { window.missed } else { f64::INFINITY };
         // While what went at a lower limit comes back, the limit is not reached.
         let fills = window.filled * window.seconds > MISSED_MIN;
@@ -510,10 +512,11 @@ mod tests {
             (is_enough, missed.len() - live.0.len())
         };
         assert_eq!(settled(&[9_000.0, 3_000.0, 200.0]), (true, 3));
-        assert_eq!(settled(&[9_000.0, 8_000.0, 8_500.0]), (false, 2));
+        assert_eq!(settled(&[9_000.0, 8_000.0, 8_500.0, 8_500.0]), (false, 3));
+        assert_eq!(settled(&[9_000.0, 8_000.0, 3_000.0, 0.0]), (true, 4));
         assert_eq!(settled(&[9_000.0, 6_000.0, 4_000.0, 2_500.0, 0.0]), (false, 4));
         // Room is filled before it is known whether it suffices.
-        assert_eq!(settled(&[-9_000.0, -900.0, 800.0, 700.0]), (false, 4));
+        assert_eq!(settled(&[-9_000.0, -900.0, 800.0, 700.0, 750.0]), (false, 5));
         assert_eq!(settled(&[-9_000.0, -900.0, 0.0]), (true, 3));
     }
 
