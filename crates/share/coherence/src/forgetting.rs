@@ -1,9 +1,9 @@
 //! Minipages that all hosts free together, so that their numbers can be those of others. No thread asks for any of them from then on,
 //! but messages may be under way that no thread waits for.
 //!
-//! A host that has asked for none of them any more says so to all hosts, and how many pushes of them it asked each for. A manager
-//! that has heard all, and has had as many pushes, gets no request any more. When its transactions have ended, no message about what
-//! it manages is left. When all managers have come so far, none is left at all.
+//! A host whose requests for them have ended says so to all hosts, and how many pushes of them it asked each for. To a manager
+//! that has heard all, and has had as many pushes, no request is under way. When its transactions have ended, no message about what
+//! it manages is left. When all managers are as far, none is left at all.
 
 use std::ops::Range;
 
