@@ -219,10 +219,10 @@ fn nonsense_is_refused_with_what_would_do() {
     let folder = tempfile::tempdir().unwrap();
     for (nonsense, remedy) in [
         (["--rate", "9T"], "such as 300k"),
-        (["--transport", "sctp"], "udp or tcp"),
+        (["--transport", "sctp"], "one of: udp, tcp"),
         (["--profile", "floppy"], "cached, local, nvme, ssd-1ms-q128"),
         (["--seconds", "0"], "from 0.1"),
-        (["--films", "silent"], "made or real"),
+        (["--films", "silent"], "one of: made, real"),
         (["--link", "0.5"], "such as 1.5"),
     ] {
         let output = command(folder.path(), &nonsense).output().unwrap();
