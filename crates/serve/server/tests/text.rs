@@ -95,15 +95,16 @@ fn gstreamer_takes_text_that_is_repeated() {
             .args(["60", "gst-launch-1.0", "-q", "-e"])
             .args(pipeline.split(' ').filter(|word| !word.is_empty()));
         let output = gstreamer.output().expect("it runs");
-        assert!(output.status.success(), "{protocol}: {}", String::from_utf8_lossy(&output.stderr));
+        // Its status does not tell: it may fail to say goodbye when the server has gone first.
+        let errors = String::from_utf8_lossy(&output.stderr);
         // Packets behind their lengths (RFC 4571).
-        let (received, mut said) = (std::fs::read(&out).expect("packets"), Vec::new());
+        let (received, mut said) = (std::fs::read(&out).unwrap_or_default(), Vec::new());
         let mut rest = &received[..];
         while let Some((length, after)) = rest.split_first_chunk::<2>() {
             let (packet, after) = after.split_at(u16::from_be_bytes(*length).into());
             said.extend(&packet[12..]);
             rest = after;
         }
-        assert_eq!(String::from_utf8(said).expect("text"), SAID, "{protocol}");
+        assert_eq!(String::from_utf8(said).expect("text"), SAID, "{protocol}: {errors}");
     }
 }
