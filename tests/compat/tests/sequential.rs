@@ -1,4 +1,4 @@
-//! Data in sequence are for the kernel's readahead: the program waits for them no more often, and the disk gets few more requests.
+//! Data in sequence are for the kernel's readahead: the disk gets few more requests, and the program waits at most once for each.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +11,6 @@ use forebay_compat::{Outcome, Scratch, in_some_run, scratch, skip, switch};
 use forebay_lab::{Profile, SlowDisk, Stats};
 
 const BYTES: usize = 64 << 20;
-/// Waits vary by chance.
-const WAITS: f64 = 1.1;
 /// A hint that comes before the kernel's readahead is a request of its own. Without readahead there would be many times as many.
 const REQUESTS: f64 = 1.25;
 
@@ -36,7 +34,7 @@ fn drops() -> String {
     counts.lines().find(|line| line.starts_with("drop_pagecache ")).unwrap_or_default().to_owned()
 }
 
-/// With forebay, the command waits no more often than alone, and the disk gets few more requests.
+/// With forebay, the disk gets few more requests, and the command waits at most once for each. Which of them it waits for is chance.
 fn keeps_its_readahead(test: &str, fill: impl Fn(&Path), argv: impl Fn(&str) -> Vec<String>) {
     if switch("FOREBAY_COMPAT_PLAIN") {
         return skip(test, "both sides run without forebay");
@@ -61,7 +59,7 @@ fn keeps_its_readahead(test: &str, fill: impl Fn(&Path), argv: impl Fn(&str) -> 
         assert!(requests as f64 <= alone as f64 * REQUESTS, "{seen}");
     }
     let waits = [&without, &with].map(waits);
-    assert!(waits[1] <= waits[0] * WAITS, "waits: {waits:?}; {seen}");
+    assert!(waits[1] <= waits[0].max(alone.reads as f64) * REQUESTS, "waits: {waits:?}; {seen}");
 }
 
 fn noise(root: &Path) {
