@@ -75,7 +75,8 @@ impl Asking {
     /// Asks until the window ends, or until `stop` is set. A sentence where the server cannot be asked.
     pub(super) fn run(self, stop: &AtomicBool) -> Result<Answers, String> {
         let asking = Arc::new(self);
-        let runtime = Builder::new_current_thread().enable_all().build();
+        // The server goes on as soon as one client has asked, and not once all have: so that both work at the same time.
+        let runtime = Builder::new_current_thread().enable_all().event_interval(1).build();
         let runtime =
             runtime.map_err(|error| format!("no clients can be had: {}", forebay_results::reason(&error)))?;
         let used = runtime.block_on(async {
