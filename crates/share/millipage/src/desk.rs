@@ -9,13 +9,8 @@ use forebay_coherence::HostId;
 use forebay_vm::Mapping;
 
 use crate::{
-    board::Board,
-    doorbell::Doorbell,
-    heap::{Extent, Heap},
-    machines::Machines,
-    parts::Parts,
-    requests::Slots,
-    rights::Rights,
+    board::Board, doorbell::Doorbell, extent::Extent, heap::Heap, machines::Machines, parts::Parts,
+    requests::Slots, rights::Rights,
 };
 
 /// What the hosts of a machine use to be served.

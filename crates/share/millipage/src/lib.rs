@@ -35,6 +35,7 @@ mod board;
 mod desk;
 mod doorbell;
 mod engine;
+mod extent;
 mod heap;
 mod host;
 mod interrupt;

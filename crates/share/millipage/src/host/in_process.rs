@@ -13,7 +13,7 @@ use crate::{
     Error,
     desk::Common,
     doorbell::Doorbell,
-    heap::Extent,
+    extent::Extent,
     join::Whereabouts,
     machines::Machines,
     transport::{End, Rings, Transport, Watched},

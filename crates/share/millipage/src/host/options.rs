@@ -1,6 +1,6 @@
 //! How much is shared, and how.
 
-use crate::heap::FEW;
+use crate::extent::FEW;
 
 /// How much is shared, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ use way::Has;
 
 use crate::{
     Error, Granularity, Host, Options,
-    heap::{Extent, FEW},
+    extent::{Extent, FEW},
     host::{Start, Vitals, digest},
     transport::{Wire, liveness::SILENCE},
 };

@@ -10,7 +10,7 @@ use super::{
     Meeting,
     terms::{Terms, Whereabouts},
 };
-use crate::{Error, desk::Common, doorbell::Doorbell, heap::Extent, machines::Machines};
+use crate::{Error, desk::Common, doorbell::Doorbell, extent::Extent, machines::Machines};
 
 /// What a host has of its machine.
 pub struct OfMachine {

@@ -8,7 +8,7 @@ use rustix::process::{Pid, geteuid, getpid};
 
 use crate::{
     Error, Granularity,
-    heap::{Extent, FEW},
+    extent::{Extent, FEW},
     host::BYTES_MIN,
     machines::Machines,
     transport::Wire,
