@@ -230,6 +230,31 @@ os.execvp('bash', show)";
         .check();
 }
 
+/// Forebay has lowered its part of a limit before a filter can forbid that.
+#[test]
+fn a_program_that_may_set_no_limits_any_more_has_its_own() {
+    let script = "import ctypes, os, resource
+most = 300 << 20
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(38, 1, 0, 0, 0)
+class Filter(ctypes.Structure):
+    _fields_ = [('code', ctypes.c_ushort), ('then', ctypes.c_ubyte), ('other', ctypes.c_ubyte), ('value', ctypes.c_uint)]
+class Program(ctypes.Structure): _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
+PRLIMIT, SETRLIMIT, KILL, ALLOW = 302, 160, 1 << 31, 0x7fff0000
+filters = (Filter * 5)((0x20, 0, 0, 0), (0x15, 1, 0, PRLIMIT), (0x15, 0, 1, SETRLIMIT), (6, 0, 0, KILL), (6, 0, 0, ALLOW))
+print(libc.prctl(22, 2, ctypes.byref(Program(5, ctypes.addressof(filters))), 0, 0), flush=True)
+print(open('/proc/self/limits').read(), len(bytearray(100 << 20)), flush=True)
+pid = os.fork()
+if pid == 0: os.execv('/bin/cat', ['cat', '/proc/self/limits'])
+print(os.waitpid(pid, 0)[1], flush=True)
+os.execv('/bin/cat', ['cat', '/proc/self/limits'])";
+    let _ = Case::new("forbidden_limits", ["python3", "-S", "-c", script])
+        .without_statistics()
+        .needs(&["python3"])
+        .check();
+}
+
 /// A speculator, the supervisor and each of its threads would count.
 #[test]
 fn a_program_has_as_many_processes_as_its_group_may_have() {
