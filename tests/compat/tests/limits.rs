@@ -242,8 +242,10 @@ class Filter(ctypes.Structure):
     _fields_ = [('code', ctypes.c_ushort), ('then', ctypes.c_ubyte), ('other', ctypes.c_ubyte), ('value', ctypes.c_uint)]
 class Program(ctypes.Structure): _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
 PRLIMIT, SETRLIMIT, KILL, ALLOW = 302, 160, 1 << 31, 0x7fff0000
-filters = (Filter * 5)((0x20, 0, 0, 0), (0x15, 1, 0, PRLIMIT), (0x15, 0, 1, SETRLIMIT), (6, 0, 0, KILL), (6, 0, 0, ALLOW))
-print(libc.prctl(22, 2, ctypes.byref(Program(5, ctypes.addressof(filters))), 0, 0), flush=True)
+# One that only asks for a limit has no new one.
+filters = (Filter * 7)((0x20, 0, 0, 0), (0x15, 1, 0, PRLIMIT), (0x15, 2, 3, SETRLIMIT),
+                       (0x20, 0, 0, 32), (0x15, 1, 0, 0), (6, 0, 0, KILL), (6, 0, 0, ALLOW))
+print(libc.prctl(22, 2, ctypes.byref(Program(7, ctypes.addressof(filters))), 0, 0), flush=True)
 print(open('/proc/self/limits').read(), len(bytearray(100 << 20)), flush=True)
 pid = os.fork()
 if pid == 0: os.execv('/bin/cat', ['cat', '/proc/self/limits'])
