@@ -192,20 +192,14 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(crate::run::FAILURE).into()
 }
 
-/// A number with its unit, `ms`, `s`, `m` or `h`.
+/// Numbers with their units, such as `1m 30s`; a number alone is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let number = text.trim_end_matches(char::is_alphabetic);
-    let unit_s = match &text[number.len()..] {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => f64::NAN,
-    };
-    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit_s;
-    let positive = Some(seconds).filter(|seconds| *seconds > 0.0);
-    let duration = positive.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "give a time such as 500ms, 1s or 5m".to_owned())
+    // A capital M would be months.
+    const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let duration = seconds.or_else(|| humantime::parse_duration(text).ok());
+    let fits = duration.filter(|duration| !duration.is_zero() && *duration <= LONGEST);
+    fits.ok_or_else(|| "give a time of at most 7 days, such as 500ms, 1s or 1m30s".to_owned())
 }
 
 #[cfg(test)]
@@ -214,10 +208,10 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        let told =
-            ["500ms", "1s", "2", "1.5m", "1h"].map(|text| duration(text).map(|time| time.as_secs_f64()));
-        assert_eq!(told, [Ok(0.5), Ok(1.0), Ok(2.0), Ok(90.0), Ok(3600.0)]);
-        for nonsense in ["", "s", "-1s", "1d", "0s", "1e99s", "nan", "inf"] {
+        let told = ["500ms", "1s", "2", "0.5", "1.5m", "1m30s", "1h", "7 days"]
+            .map(|text| duration(text).map(|time| time.as_secs_f64()));
+        assert_eq!(told, [0.5, 1.0, 2.0, 0.5, 90.0, 90.0, 3600.0, 604_800.0].map(Ok));
+        for nonsense in ["", "s", "-1s", "1x", "0s", "1e99s", "nan", "inf", "5M", "8d"] {
             assert!(duration(nonsense).is_err(), "{nonsense}");
         }
     }
