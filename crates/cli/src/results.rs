@@ -54,5 +54,8 @@ mod tests {
         assert_eq!(quoted("two words"), "'two words'");
         assert_eq!(quoted("it's"), r"'it'\''s'");
         assert_eq!(quoted(""), "''");
+        for argument in ["a,b=%c", "$(x) `y` \\ \"z\" !", "*?[~#{", "two\nlines", "\u{fc}ber"] {
+            assert_eq!(shlex::split(&quoted(argument)).unwrap(), [argument]);
+        }
     }
 }

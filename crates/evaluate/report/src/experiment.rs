@@ -253,13 +253,16 @@ fn words(options: &[String]) -> String {
 /// The words of a command line behind the program, options with their values.
 pub(crate) fn options(command: &str) -> Vec<String> {
     let mut options: Vec<String> = Vec::new();
-    for word in command.split_whitespace().skip(1) {
+    // Anything may stand in a file, also what is no line for a shell.
+    let words =
+        shlex::split(command).unwrap_or_else(|| command.split_whitespace().map(str::to_owned).collect());
+    for word in words.into_iter().skip(1) {
         match options.last_mut() {
             Some(last) if last.starts_with("--") && !last.contains([' ', '=']) && !word.starts_with('-') => {
                 last.push(' ');
-                last.push_str(word);
+                last.push_str(&word);
             }
-            _ => options.push(word.to_owned()),
+            _ => options.push(word),
         }
     }
     options.retain(|option| !OUTPUTS.iter().any(|output| option.split([' ', '=']).next() == Some(output)));
@@ -332,6 +335,13 @@ mod tests {
             ]
         );
         assert_eq!(sections[1].entries[0].number, 1);
+    }
+
+    #[test]
+    fn quoted_arguments_are_whole() {
+        let command = "forebay evaluate meter --json 'my results.json' -- sh -c 'echo --svg x'";
+        assert_eq!(options(command), ["evaluate", "meter", "-- sh", "-c", "echo --svg x"]);
+        assert_eq!(options("forebay it's --runs 5"), ["it's", "--runs 5"]);
     }
 
     #[test]
