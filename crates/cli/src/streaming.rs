@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use forebay_evaluation::servers::streaming::{
     Disk, Disturbance, Files, Films, Options, Outcome, Subject, run as measure,
 };
-use forebay_quantity::size;
+use forebay_quantity::{multiple, size};
 use forebay_stream_clients::{Transport, process};
 
 use crate::experiment::{Measured, Output, carry_out, this_program};
@@ -96,14 +96,8 @@ enum Peers {
 }
 
 fn bits(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['k', 'K', 'm', 'M']);
-    let factor = match &text[digits.len()..] {
-        "" => Some(1),
-        "k" | "K" => Some(1_000),
-        "m" | "M" => Some(1_000_000),
-        _ => None,
-    };
-    let bits = digits.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
+    let bits =
+        multiple(&text.to_uppercase()).and_then(|(number, power)| number.checked_mul(1_000_u64.pow(power)));
     bits.filter(|bits| (BITS_MIN..=BITS_MAX).contains(bits))
         .ok_or_else(|| "give bits a second from 30k to 100M, such as 300k or 4M".into())
 }

@@ -37,7 +37,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cameras", &["media", "rtsp"]),
     ("server", &["cameras", "hls", "media", "quantity", "rtsp", "streaming"]),
     ("lab", &["linux", "names"]),
-    ("counters", &["linux", "results"]),
+    ("counters", &["linux", "quantity", "results"]),
     ("probes", &["linux", "names", "quantity", "results", "vm"]),
     ("report", &["quantity", "results"]),
     ("stream-clients", &["linux", "names"]),

@@ -8,4 +8,4 @@ mod print;
 mod size;
 
 pub use print::{bytes, exact_bytes, number, percent, seconds, thousands, times};
-pub use size::{SizeError, size};
+pub use size::{SizeError, multiple, size};

@@ -16,15 +16,17 @@ impl std::error::Error for SizeError {}
 
 /// A number of bytes, with K, M or G for its binary multiples.
 pub fn size(text: &str) -> Result<u64, SizeError> {
-    let digits = text.trim_end_matches(['K', 'M', 'G']);
-    let each = match &text[digits.len()..] {
-        "" => 1_u64,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return Err(SizeError),
-    };
-    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(each)).ok_or(SizeError)
+    let (number, power) = multiple(text).ok_or(SizeError)?;
+    number.checked_mul(1 << (10 * power)).ok_or(SizeError)
+}
+
+/// A number as typed, and the power of a thousand or of 1024 behind it: 1 to 3 for K, M and G, else 0.
+#[must_use]
+pub fn multiple(text: &str) -> Option<(u64, u32)> {
+    const NAMES: [char; 3] = ['K', 'M', 'G'];
+    let power = NAMES.iter().position(|name| text.ends_with(*name)).map_or(0, |place| place + 1);
+    let digits = text.strip_suffix(NAMES).unwrap_or(text);
+    Some((digits.parse().ok()?, power as u32))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use forebay_linux::kernel_text::ProcessStat;
+use forebay_quantity::size;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::{Error, Unsuited};
@@ -22,18 +23,23 @@ pub struct Told {
 /// The data caches of the first processor, by `/sys`; none where it does not tell.
 #[must_use]
 pub fn caches() -> Vec<Told> {
-    let cache = |index: usize| {
-        let field = |name: &str| {
-            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
-            fs::read_to_string(path).unwrap_or_default().trim().to_owned()
-        };
-        let kilobytes: usize = field("size").strip_suffix('K')?.parse().ok()?;
-        let told = Told { level: field("level").parse().ok()?, bytes: kilobytes << 10 };
-        (field("type") != "Instruction").then_some(told)
-    };
-    let mut caches: Vec<Told> = (0..8).filter_map(cache).collect();
+    let mut caches: Vec<Told> =
+        caches_of(Path::new("/sys/devices/system/cpu/cpu0")).map(|(told, _)| told).collect();
     caches.sort_unstable();
     caches
+}
+
+/// The data caches of the processor that a folder describes, and which processors share each.
+fn caches_of(processor: &Path) -> impl Iterator<Item = (Told, String)> {
+    let caches = fs::read_dir(processor.join("cache")).into_iter().flatten().flatten();
+    caches.filter_map(|cache| {
+        let field =
+            |name: &str| fs::read_to_string(cache.path().join(name)).map(|text| text.trim_end().to_owned());
+        let holds_data = field("type").ok()? != "Instruction";
+        let bytes = size(&field("size").ok()?).ok()? as usize;
+        let told = Told { level: field("level").ok()?.parse().ok()?, bytes };
+        holds_data.then_some((told, field("shared_cpu_list").unwrap_or_default()))
+    })
 }
 
 /// What all last caches of the machine hold together: processors that are far from each other have one each. 0 where the
@@ -44,22 +50,12 @@ pub fn last_caches_bytes() -> usize {
 }
 
 fn last_caches(folder: &Path) -> usize {
-    let mut found: BTreeMap<String, Told> = BTreeMap::new();
+    let mut found: BTreeMap<(u32, String), usize> = BTreeMap::new();
     for processor in fs::read_dir(folder).into_iter().flatten().flatten() {
-        for cache in fs::read_dir(processor.path().join("cache")).into_iter().flatten().flatten() {
-            let field = |name: &str| {
-                fs::read_to_string(cache.path().join(name)).unwrap_or_default().trim().to_owned()
-            };
-            let kilobytes = field("size").strip_suffix('K').and_then(|size| size.parse::<usize>().ok());
-            let (Some(kilobytes), Ok(level)) = (kilobytes, field("level").parse()) else { continue };
-            if field("type") != "Instruction" {
-                let shared = format!("{level} of {}", field("shared_cpu_list"));
-                found.insert(shared, Told { level, bytes: kilobytes << 10 });
-            }
-        }
+        found.extend(caches_of(&processor.path()).map(|(told, shared)| ((told.level, shared), told.bytes)));
     }
-    let last = found.values().map(|told| told.level).max();
-    found.values().filter(|told| Some(told.level) == last).map(|told| told.bytes).sum()
+    let last = found.keys().map(|(level, _)| *level).max();
+    found.iter().filter(|((level, _), _)| Some(*level) == last).map(|(_, bytes)| bytes).sum()
 }
 
 /// The memory whose translations each level of buffers for loads from pages of 4 KiB holds, by CPUID; none where it does not tell.

@@ -18,11 +18,7 @@ pub struct Cache {
 impl Cache {
     /// By the files of a folder `/sys/devices/system/cpu/cpu0/cache/index*`.
     fn parse(size: &str, ways: &str, line_bytes: &str) -> Option<Self> {
-        let (number, multiple) = match size.trim().strip_suffix('K') {
-            Some(kilobytes) => (kilobytes, 1024),
-            None => (size.trim().strip_suffix('M')?, 1 << 20),
-        };
-        let bytes = number.parse::<u64>().ok()? * multiple;
+        let bytes = forebay_quantity::size(size.trim()).ok()?;
         let line_bytes = line_bytes.trim().parse().ok().filter(|bytes| *bytes > 0)?;
         // Where any line can be in any place, the kernel writes 0.
         let ways = match ways.trim().parse().ok()? {

@@ -6,6 +6,7 @@ use std::num::NonZeroU16;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use forebay_quantity::multiple;
 use serde::de::{Deserializer, Error as _, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
@@ -131,16 +132,8 @@ impl FromStr for Amount {
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
         const WRONG: &str = "give a number from 1 to 1048576, with K, M or G for its multiples, such as 64M";
-        let digits = text.trim_end_matches(['K', 'M', 'G']);
-        let power = match &text[digits.len()..] {
-            "" => 0,
-            "K" => 1,
-            "M" => 2,
-            "G" => 3,
-            _ => return Err(WRONG),
-        };
-        let digits = digits.parse().ok().filter(|digits| (1..=1 << 20).contains(digits)).ok_or(WRONG)?;
-        Ok(Self { digits, power })
+        let fits = multiple(text).filter(|(digits, _)| (1..=1 << 20).contains(digits));
+        fits.map(|(digits, power)| Self { digits, power }).ok_or(WRONG)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where views begin to cost, and what of the processor is too small from there on.
 
-use super::limits::{Cache, ENTRY_BYTES, Limits};
+use forebay_probes::machine::Told;
+
+use super::limits::{ENTRY_BYTES, Limits};
 use super::{Curve, vpages};
 use crate::harness::statistics::Series;
 
@@ -20,7 +22,7 @@ pub enum Cause {
     /// The processor's table of recent translations (TLB): all caches still hold the entries.
     Tlb,
     /// This cache: its size is between the entries at the breaking point and those before it.
-    Cache(Cache),
+    Cache(Told),
     /// Nothing of about this size.
     Unknown,
 }
@@ -76,9 +78,9 @@ impl Break {
 }
 
 /// View counts double from point to point, so half of the entries still did fit.
-fn cause(vpages: usize, caches: &[Cache]) -> Cause {
+fn cause(vpages: usize, caches: &[Told]) -> Cause {
     let entries_bytes = vpages * ENTRY_BYTES;
-    let exceeded = |cache: &&Cache| (entries_bytes / 2..entries_bytes).contains(&cache.bytes);
+    let exceeded = |cache: &&Told| (entries_bytes / 2..entries_bytes).contains(&cache.bytes);
     match caches.iter().find(exceeded) {
         Some(cache) => Cause::Cache(*cache),
         None if caches.first().is_some_and(|smallest| entries_bytes <= smallest.bytes) => Cause::Tlb,
@@ -129,8 +131,7 @@ mod tests {
 
     #[test]
     fn the_cause_is_what_the_entries_have_just_outgrown() {
-        let caches =
-            [(48 << 10, 1), (2 << 20, 2), (64 << 20, 3)].map(|(bytes, level)| Cache { bytes, level });
+        let caches = [(48 << 10, 1), (2 << 20, 2), (64 << 20, 3)].map(|(bytes, level)| Told { level, bytes });
         // 16 KiB of entries, 64 KiB, 512 KiB, 4 MiB: of 8 bytes each.
         assert_eq!(cause(2 << 10, &caches), Cause::Tlb);
         assert_eq!(cause(8 << 10, &caches), Cause::Cache(caches[0]));

@@ -3,6 +3,7 @@
 use std::fs;
 
 use forebay_linux::kernel_text;
+use forebay_probes::machine::{self, Told};
 use forebay_quantity::bytes;
 
 use super::report::size;
@@ -22,37 +23,19 @@ pub struct Limits {
     /// Memory that can be had.
     pub available_bytes: usize,
     /// Data caches of a processor, the smallest first.
-    pub caches: Vec<Cache>,
-}
-
-/// A cache that data comes through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cache {
-    /// Its size.
-    pub bytes: usize,
-    /// 1 is next to the processor.
-    pub level: u32,
+    pub caches: Vec<Told>,
 }
 
 impl Limits {
-    /// What `/proc` and `/sys` tell (proc_sys_vm(5), proc_meminfo(5)).
+    /// What the kernel tells (proc_sys_vm(5), proc_meminfo(5)).
     pub fn of_this_machine() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mappings = read("/proc/sys/vm/max_map_count").trim().parse();
         let available_bytes = kernel_text::bytes(&read("/proc/meminfo"), "MemAvailable");
-        let cache = |index: usize| {
-            let field = |name: &str| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"));
-            let holds_data = field("type").trim() != "Instruction";
-            let kilobytes: usize = field("size").trim().strip_suffix('K')?.parse().ok()?;
-            Some(Cache { bytes: kilobytes << 10, level: field("level").trim().parse().ok()? })
-                .filter(|_| holds_data)
-        };
-        let mut caches: Vec<Cache> = (0..8).filter_map(cache).collect();
-        caches.sort_unstable();
         Self {
             mappings_max: mappings.unwrap_or(65_530),
             available_bytes: available_bytes.and_then(|bytes| bytes.try_into().ok()).unwrap_or(usize::MAX),
-            caches,
+            caches: machine::caches(),
         }
     }
 

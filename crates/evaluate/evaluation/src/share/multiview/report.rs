@@ -1,11 +1,12 @@
 //! The measurement as tables, sentences and rows of the result schema.
 
+use forebay_probes::machine::Told;
 use forebay_quantity::{bytes, exact_bytes};
 use forebay_results::{Row, median};
 use forebay_vm::Element;
 
 use super::breaking::{Break, Cause, Found, PLATEAU};
-use super::limits::{Cache, ENTRY_BYTES};
+use super::limits::ENTRY_BYTES;
 use super::{Curve, Outcome, Point, vpages};
 use crate::harness::table::render;
 
@@ -170,7 +171,7 @@ const fn name(element: Element) -> &'static str {
     }
 }
 
-fn holder(cache: &Cache) -> String {
+fn holder(cache: &Told) -> String {
     format!("the level-{} cache ({})", cache.level, size(cache.bytes))
 }
 
@@ -199,7 +200,7 @@ mod tests {
             element,
             points: [1, 2, 4, 8, 16, 32].map(|views| point(bytes, views)).to_vec(),
         };
-        let caches = [(48 << 10, 1), (2 << 20, 2)].map(|(bytes, level)| Cache { bytes, level }).to_vec();
+        let caches = [(48 << 10, 1), (2 << 20, 2)].map(|(bytes, level)| Told { level, bytes }).to_vec();
         let limits = Limits { mappings_max: 65_530, available_bytes: usize::MAX, caches };
         let curves = [64 << 10, 512 << 10, 1 << 20, 16 << 20].map(|bytes| curve(bytes, Element::Byte));
         Outcome { curves: curves.to_vec(), refused: vec!["4 GiB: no room.".into()], limits, stopped: None }
