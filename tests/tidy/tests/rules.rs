@@ -35,7 +35,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("streaming", &["media", "rtsp"]),
     ("hls", &["media", "rtsp", "streaming"]),
     ("cameras", &["media", "rtsp"]),
-    ("server", &["cameras", "hls", "media", "quantity", "rtsp", "streaming"]),
+    ("server", &["cameras", "hls", "linux", "media", "quantity", "rtsp", "streaming"]),
     ("lab", &["linux", "names"]),
     ("counters", &["linux", "quantity", "results"]),
     ("probes", &["linux", "names", "quantity", "results", "vm"]),

@@ -1,8 +1,9 @@
 //! The sockets that the server listens on.
 
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use forebay_linux::{Connection, ConnectionState, Protocol, connections, holder_of, named};
 
 use crate::connections::Kind;
 use crate::error::{Error, Result, to};
@@ -44,33 +45,9 @@ fn has_no_ipv6(error: &io::Error) -> bool {
 
 /// The program that listens on a port, as far as this user may know.
 fn holder(port: u16) -> Option<String> {
-    let tables =
-        ["/proc/net/tcp6", "/proc/net/tcp"].map(|table| fs::read_to_string(table).unwrap_or_default());
-    let inodes: Vec<String> =
-        tables.iter().flat_map(|table| table.lines()).filter_map(|line| listens_on(line, port)).collect();
-    for process in fs::read_dir("/proc").ok()?.flatten() {
-        // `self` is one of them by another name.
-        if process.file_name().to_str().is_none_or(|name| name.parse::<u32>().is_err()) {
-            continue;
-        }
-        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
-        let mut links = descriptors.flatten().filter_map(|one| fs::read_link(one.path()).ok());
-        let is_it = |link: &str| inodes.iter().any(|inode| link == format!("socket:[{inode}]"));
-        if links.any(|link| link.to_str().is_some_and(is_it)) {
-            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some(format!("{} (process {})", name.trim(), process.file_name().display()));
-        }
-    }
-    None
-}
-
-/// The inode of a line of `/proc/net/tcp` that is about a listening socket on this port.
-fn listens_on(line: &str, port: u16) -> Option<String> {
-    let mut fields = line.split_whitespace();
-    let local = fields.nth(1)?;
-    let state = fields.nth(1)?;
-    let is_it = state == "0A" && local.ends_with(&format!(":{port:04X}"));
-    is_it.then(|| fields.nth(5).map(str::to_owned)).flatten()
+    let listens = |one: &Connection| one.state == ConnectionState::Listening && one.local.port() == port;
+    let all = connections(Protocol::Tcp).ok()?.into_iter().filter(listens);
+    holder_of(&all.map(|one| one.inode).collect()).map(named)
 }
 
 #[cfg(test)]

@@ -125,9 +125,8 @@ fn thread_switches(status: &str, schedstat: &str) -> [f64; 4] {
 /// The children of every process, for kernels whose processes do not name theirs.
 pub(super) fn children_by_parent() -> BTreeMap<u32, Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let text = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+    for pid in forebay_linux::processes() {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if let Some(stat) = ProcessStat::parse(&text) {
             children.entry(stat.parent).or_default().push(pid);
         }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use forebay_linux::{named, processes};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
@@ -44,17 +45,8 @@ pub(crate) fn unmount_lazily(mount_point: &Path) -> Result<(), Error> {
 
 /// The processes that have something below `folder` open, mapped, running or as their working directory.
 fn users_of(folder: &Path) -> String {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| {
-        entry.file_name().to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-    });
-    let mut users = BTreeSet::new();
-    for process in processes.map(|entry| entry.path()) {
-        if uses(&process, folder) {
-            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            let pid = process.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            users.insert(format!("{} ({pid})", name.trim()));
-        }
-    }
+    let uses = |process: &u32| uses(&Path::new("/proc").join(process.to_string()), folder);
+    let users: BTreeSet<String> = processes().filter(uses).map(named).collect();
     match users.len() {
         0 => "something that is no process (a mount below it, swap, a namespace)".into(),
         count if count > USERS_NAMED_MAX => format!("{count} processes"),

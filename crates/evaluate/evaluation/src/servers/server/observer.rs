@@ -22,7 +22,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::experiments::{Activity, Call, Clients, Dependency, Threads, Throttled, Timeouts};
 use affinity::allowed_processors;
-pub(super) use ends::sockets_of;
 use ends::{Ends, Lead};
 use waits::{Waits, timer_s};
 

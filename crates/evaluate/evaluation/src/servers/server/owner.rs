@@ -1,12 +1,11 @@
 //! Which process listens where requests are made: what is measured has to be what answers.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use forebay_linux::{Connection, ConnectionState, Protocol, connections};
+use forebay_linux::{Connection, ConnectionState, Protocol, connections, holder_of, named, sockets_of};
 
-use super::observer::{Scope, sockets_of};
+use super::observer::Scope;
 use crate::Error;
 
 /// An error where another process than those of `scope` listens at `address`; none where the kernel does not tell.
@@ -22,7 +21,7 @@ pub(super) fn check(scope: &Scope, address: SocketAddr) -> Result<(), Error> {
             _ => return Ok(()),
         }
     }
-    let owner = owner_of(&listening).unwrap_or_else(|| "another process".to_owned());
+    let owner = holder_of(&listening).map_or_else(|| "another process".to_owned(), named);
     Err(Error::AnotherAnswers { address, owner })
 }
 
@@ -48,15 +47,6 @@ fn listening_at(address: SocketAddr) -> BTreeSet<u32> {
 
 fn is_of_this_machine(host: IpAddr) -> bool {
     UdpSocket::bind((host, 0)).is_ok()
-}
-
-fn owner_of(listening: &BTreeSet<u32>) -> Option<String> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let owner =
-        processes.find(|process| sockets_of(*process).is_ok_and(|own| !own.is_disjoint(listening)))?;
-    let name = fs::read_to_string(format!("/proc/{owner}/comm")).unwrap_or_default();
-    Some(format!("{} (process {owner})", name.trim()))
 }
 
 #[cfg(test)]

@@ -310,8 +310,7 @@ fn marked(mark: &str) -> Vec<Pid> {
 }
 
 fn processes() -> impl Iterator<Item = Pid> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+    forebay_linux::processes().filter_map(|process| Pid::from_raw(process.try_into().ok()?))
 }
 
 /// A port of the loopback that nobody listens on.

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-use forebay_linux::{Connection, ConnectionState, Protocol, connections, kernel_text, unix_peers};
+use forebay_linux::{
+    Connection, ConnectionState, Protocol, connections, kernel_text, named, processes, socket_of, unix_peers,
+};
 use rustix::net::sockopt::socket_type;
 use rustix::net::{SocketAddrAny, SocketAddrUnix, SocketType, getpeername, getsockname};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -241,10 +243,8 @@ fn unix_name(address: &SocketAddrUnix) -> Option<String> {
 /// Who has a pipe that the server has too; `None` where that is nobody but the server.
 fn other_end(pipe: &str, own: &BTreeSet<u32>) -> Option<String> {
     let mut unseen = false;
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let process = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-        let Some(process) = process.filter(|process| !descends(*process, own)) else { continue };
-        let descriptors = match fs::read_dir(entry.path().join("fd")) {
+    for process in processes().filter(|process| !descends(*process, own)) {
+        let descriptors = match fs::read_dir(format!("/proc/{process}/fd")) {
             Ok(descriptors) => descriptors,
             Err(error) => {
                 unseen |= error.kind() == io::ErrorKind::PermissionDenied;
@@ -253,8 +253,7 @@ fn other_end(pipe: &str, own: &BTreeSet<u32>) -> Option<String> {
         };
         let is_pipe = |path: PathBuf| fs::read_link(path).is_ok_and(|link| link.as_os_str() == pipe);
         if descriptors.flatten().any(|descriptor| is_pipe(descriptor.path())) {
-            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            return Some(format!("{} (process {process}) at the other end of a pipe", name.trim()));
+            return Some(format!("{} at the other end of a pipe", named(process)));
         }
     }
     unseen.then(|| "a process at the other end of a pipe".to_owned())
@@ -267,25 +266,6 @@ fn descends(process: u32, own: &BTreeSet<u32>) -> bool {
         kernel_text::ProcessStat::parse(&text).map(|stat| stat.parent)
     };
     std::iter::successors(Some(process), parent).take(GENERATIONS_MAX).any(|one| own.contains(&one))
-}
-
-/// The sockets that a process has; none of one that has ended.
-///
-/// # Errors
-/// They may not be seen.
-pub(in crate::servers::server) fn sockets_of(process: u32) -> io::Result<BTreeSet<u32>> {
-    match fs::read_dir(format!("/proc/{process}/fd")) {
-        Ok(descriptors) => {
-            let links = descriptors.flatten().filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-            Ok(links.filter_map(|link| socket_of(link.to_str()?)).collect())
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
-}
-
-fn socket_of(link: &str) -> Option<u32> {
-    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 #[cfg(test)]
