@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fastrand::Rng;
 use forebay_millipage::{Host, Options, Placement, Rows, Value, join};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -51,7 +52,8 @@ fn run() -> Outcome {
     let (begun, time) = (Instant::now(), Duration::from_secs(seconds));
     let mut early = None;
     for meeting in 1u64.. {
-        let work = |thread| shared.work(thread, Dice::new(seed, meeting, host.rank(), thread));
+        let place = |thread| meeting << 24 | u64::from(host.rank()) << 8 | thread as u64;
+        let work = |thread| shared.work(thread, Rng::with_seed(seed << 40 ^ place(thread)));
         thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || work(thread))).collect();
             threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
@@ -123,36 +125,36 @@ impl<'a> Shared<'a> {
     }
 
     /// One thread's steps until hosts meet.
-    fn work(&self, thread: usize, mut dice: Dice) -> Outcome {
+    fn work(&self, thread: usize, mut dice: Rng) -> Outcome {
         let mut heard = vec![0; self.said.len()];
         for _ in 0..STEPS {
-            match dice.below(16) {
+            match dice.usize(..16) {
                 0..4 => self.add(&mut dice),
                 4..8 => self.rewrite(&mut dice)?,
                 8..10 => self.say(thread),
                 10..14 => self.hear(&mut dice, &mut heard)?,
                 14 => self.any_row(&mut dice, |rows, row| rows.row(row).prefetch_for_writing()),
-                _ if dice.below(4) == 0 => self.any_row(&mut dice, |rows, row| rows.row(row).push()),
+                _ if dice.usize(..4) == 0 => self.any_row(&mut dice, |rows, row| rows.row(row).push()),
                 _ => self.any_row(&mut dice, |rows, row| rows.row(row).prefetch()),
             }
         }
         Ok(())
     }
 
-    fn add(&self, dice: &mut Dice) {
-        let (counter, amount) = (dice.below(COUNTERS), dice.below(100) as u64);
+    fn add(&self, dice: &mut Rng) {
+        let (counter, amount) = (dice.usize(..COUNTERS), dice.u64(..100));
         self.counters.row(counter).atomic(0).fetch_add(amount, SeqCst);
         self.own[counter].fetch_add(amount, SeqCst);
     }
 
-    fn any_row(&self, dice: &mut Dice, act: impl FnOnce(&Rows<u64>, usize)) {
+    fn any_row(&self, dice: &mut Rng, act: impl FnOnce(&Rows<u64>, usize)) {
         let all = [&self.counters, &self.said, &self.before, &self.guarded[1], &self.guarded[3]];
-        let rows = all[dice.below(all.len())];
-        act(rows, dice.below(rows.len()));
+        let rows = all[dice.usize(..all.len())];
+        act(rows, dice.usize(..rows.len()));
     }
 
-    fn rewrite(&self, dice: &mut Dice) -> Outcome {
-        let (size, row) = (dice.below(GUARDED.len()), dice.below(EACH));
+    fn rewrite(&self, dice: &mut Rng) -> Outcome {
+        let (size, row) = (dice.usize(..GUARDED.len()), dice.usize(..EACH));
         let guarded = size * EACH + row;
         let mut values = vec![0; GUARDED[size].0];
         self.host.lock(guarded as u32)?;
@@ -178,8 +180,8 @@ impl<'a> Shared<'a> {
     }
 
     /// What is there cannot be older than what is said to be there, and nothing gets younger.
-    fn hear(&self, dice: &mut Dice, heard: &mut [u64]) -> Outcome {
-        let speaker = dice.below(heard.len());
+    fn hear(&self, dice: &mut Rng, heard: &mut [u64]) -> Outcome {
+        let speaker = dice.usize(..heard.len());
         let said = self.said.row(speaker).get(0);
         let before = self.before.row(speaker);
         let message: [u64; 8] = std::array::from_fn(|column| before.get(column));
@@ -214,25 +216,4 @@ fn footprint() -> Outcome<(u64, usize)> {
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
     let kib = line.trim().trim_end_matches(" kB").parse()?;
     Ok((kib, fs::read_dir("/proc/self/fd")?.count()))
-}
-
-/// Chance that can be repeated (xorshift64).
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64, meeting: u64, host: u16, thread: usize) -> Self {
-        let place = meeting << 24 | u64::from(host) << 8 | thread as u64 | 1 << 60;
-        let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place);
-        (0..8).for_each(|_| {
-            dice.below(1);
-        });
-        dice
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) as usize % end
-    }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice, leave_alternate_stack};
+use chance::{Deadline, leave_alternate_stack};
 use forebay_millipage::{Granularity, Host, Options, Placement, in_process};
 
 thread_local! {
@@ -61,16 +61,16 @@ const SMALL: Options = Options { bytes: 1 << 20, views: 16, at: None, granularit
 /// Each host touches rows at random: some that other hosts want too, and some of its own.
 fn touch_at_random(host: &Host, seed: u64) {
     let rows = host.rows::<u64>(200, 4, Placement::Cyclic).unwrap();
-    let mut dice = Dice::new(seed, host.rank().into());
+    let mut dice = chance::of_thread(seed, host.rank().into());
     host.barrier().unwrap();
     for round in 0..2_000u64 {
-        let row = rows.row(dice.within(0..rows.len()));
-        if dice.within(0..3) == 0 {
+        let row = rows.row(dice.usize(0..rows.len()));
+        if dice.usize(0..3) == 0 {
             touching(|| row.set(1, round));
         } else {
             black_box(touching(|| row.get(1)));
         }
-        if dice.within(0..100) == 0 {
+        if dice.usize(0..100) == 0 {
             host.lock(1).unwrap();
             host.unlock(1).unwrap();
         }
@@ -170,14 +170,14 @@ fn amid_signals(signals: usize, seed: usize, word: *mut u64, mut act: impl FnMut
     let me = unsafe { libc::pthread_self() };
     thread::scope(|scope| {
         let sender = scope.spawn(|| {
-            let mut dice = Dice::new(7, seed);
+            let mut dice = chance::of_thread(7, seed);
             for sent in 0..signals {
                 // SAFETY: that thread waits for this one before it ends.
                 assert_eq!(unsafe { libc::pthread_kill(me, libc::SIGUSR1) }, 0);
                 while handled.load(SeqCst) == sent {
                     thread::yield_now();
                 }
-                dice.wait();
+                chance::wait(&mut dice);
             }
         });
         while !sender.is_finished() {

@@ -17,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice, leave_alternate_stack};
+use chance::{Deadline, leave_alternate_stack};
+use fastrand::Rng;
 use forebay_millipage::{Granularity, Host, Options, Placement, Row, in_process_machines};
 use forebay_testkit::long;
 use told::rows_alone;
@@ -153,40 +154,40 @@ struct Log {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed, 0);
+        let mut dice = chance::of_thread(seed, 0);
         // Each view of a host with one memory is some mappings, which stay for as long as the process lives.
         let most_views = if seed.is_multiple_of(3) { 3 } else { 16 };
-        let columns = [1, 2, 7, 33, 64, 700][dice.within(0..6)];
+        let columns = [1, 2, 7, 33, 64, 700][dice.usize(0..6)];
         let mut machines: Vec<u16> = match seed % 3 {
-            0 => vec![dice.within(1..5) as u16],
-            1 => vec![1; dice.within(1..5)],
-            _ => (0..dice.within(2..4)).map(|_| dice.within(1..4) as u16).collect(),
+            0 => vec![dice.usize(1..5) as u16],
+            1 => vec![1; dice.usize(1..5)],
+            _ => (0..dice.usize(2..4)).map(|_| dice.usize(1..4) as u16).collect(),
         };
         machines.sort_unstable();
         let hosts = machines.iter().sum::<u16>();
         Self {
             seed,
-            threads: dice.within(1..4),
+            threads: dice.usize(1..4),
             steps: 150,
-            barriers: dice.within(0..6),
+            barriers: dice.usize(0..6),
             options: Options {
                 bytes: 1 << 19,
-                views: [1, 3, 16][dice.within(0..3)].min(most_views),
+                views: [1, 3, 16][dice.usize(0..3)].min(most_views),
                 at: None,
-                granularity: [Granularity::Fine, Granularity::Fine, Granularity::Page][dice.within(0..3)],
+                granularity: [Granularity::Fine, Granularity::Fine, Granularity::Page][dice.usize(0..3)],
             },
-            rows: dice.within(GUARDED + 1..GUARDED + 9),
+            rows: dice.usize(GUARDED + 1..GUARDED + 9),
             columns,
-            chunk: dice.within(1..4),
+            chunk: dice.usize(1..4),
             placements: [(); 2].map(|()| {
                 [
                     Placement::Blocks,
                     Placement::Cyclic,
                     Placement::Copies,
-                    Placement::On(dice.within(0..hosts.into()) as u16),
-                ][dice.within(0..4)]
+                    Placement::On(dice.usize(0..hosts.into()) as u16),
+                ][dice.usize(0..4)]
             }),
-            is_alone: dice.within(0..3) == 0,
+            is_alone: dice.usize(0..3) == 0,
             machines,
             clock: AtomicU64::new(1),
         }
@@ -258,7 +259,7 @@ struct Thread<'a> {
     rows: &'a [Row<u64>],
     /// The first of each host waits at barriers.
     is_first: bool,
-    dice: Dice,
+    dice: Rng,
     /// Values of its own.
     values: Box<dyn Iterator<Item = u64>>,
     log: Log,
@@ -272,7 +273,7 @@ impl<'a> Thread<'a> {
             host,
             rows,
             is_first: thread == 0,
-            dice: Dice::new(world.seed, number + 1),
+            dice: chance::of_thread(world.seed, number + 1),
             values: Box::new((1..).map(move |value| (number as u64 + 1) << 32 | value)),
             log: Log::default(),
         }
@@ -282,9 +283,7 @@ impl<'a> Thread<'a> {
         let barriers = if self.is_first { self.world.barriers } else { 0 };
         let mut steps = iter::repeat_n(false, self.world.steps).chain(iter::repeat_n(true, barriers));
         let mut order: Vec<_> = steps.by_ref().collect();
-        for index in (1..order.len()).rev() {
-            order.swap(index, self.dice.within(0..index + 1));
-        }
+        self.dice.shuffle(&mut order);
         for is_barrier in order {
             if is_barrier {
                 let begin = self.world.now();
@@ -293,16 +292,16 @@ impl<'a> Thread<'a> {
             } else {
                 self.step();
             }
-            self.dice.wait();
+            chance::wait(&mut self.dice);
         }
         self.log
     }
 
     fn step(&mut self) {
-        let place = (self.dice.within(GUARDED..self.rows.len()), self.dice.within(0..self.world.columns));
+        let place = (self.dice.usize(GUARDED..self.rows.len()), self.dice.usize(0..self.world.columns));
         let row = self.rows[place.0];
         let begin = self.world.now();
-        match self.dice.within(0..16) {
+        match self.dice.usize(0..16) {
             0..5 => {
                 let value = row.get(place.1);
                 self.note(place, false, value, begin);
@@ -329,7 +328,7 @@ impl<'a> Thread<'a> {
 
     /// Reads and writes a row as a whole, under its lock. It holds one value.
     fn guarded(&mut self) {
-        let index = self.dice.within(0..GUARDED);
+        let index = self.dice.usize(0..GUARDED);
         let row = self.rows[index];
         self.host.lock(index as u32).unwrap();
         let inside = self.world.now();
@@ -337,7 +336,7 @@ impl<'a> Thread<'a> {
         row.read(0, &mut values);
         assert!(values.iter().all(|value| *value == values[0]), "a row under a lock has {values:x?}");
         self.note((index, 0), false, values[0], inside);
-        self.dice.wait();
+        chance::wait(&mut self.dice);
         let begin = self.world.now();
         values.fill(self.value());
         row.write(0, &values);

@@ -25,7 +25,8 @@ use std::{
     time::Duration,
 };
 
-use chance::{Deadline, Dice, leave_alternate_stack};
+use chance::{Deadline, leave_alternate_stack};
+use fastrand::Rng;
 use forebay_millipage::{
     Granularity, Host, Options, Placement, Row, in_process, in_process_machines, in_process_together,
 };
@@ -215,7 +216,7 @@ impl Meeting {
 /// Each round has values of its own, so that nothing has to be made 0.
 const VALUES: u64 = 4;
 
-fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice: &mut Dice) -> Vec<u64> {
+fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice: &mut Rng) -> Vec<u64> {
     let mut seen = vec![];
     for op in ops {
         match *op {
@@ -228,7 +229,7 @@ fn perform(ops: &[Op], rows: &[Row<u64>; 2], sharing: Sharing, round: u64, dice:
                 seen.push(if value / VALUES == round { value % VALUES } else { 0 });
             }
         }
-        dice.wait();
+        chance::wait(dice);
     }
     seen
 }
@@ -273,14 +274,14 @@ fn run(
     let looks = if program.len() <= processors { 1 << 14 } else { 64 };
     let meeting = Meeting { threads: program.len(), looks, came: AtomicUsize::new(0) };
     let act = |thread: usize, rows: [Row<u64>; 2]| -> Vec<Vec<u64>> {
-        let mut dice = Dice::new(seed, thread);
+        let mut dice = chance::of_thread(seed, thread);
         let mut round = |round| {
             // Some begin with copies, some without.
-            if dice.roll() & 1 == 0 {
+            if dice.bool() {
                 rows.iter().for_each(Row::touch);
             }
             meeting.meet(2 * round as usize - 1);
-            dice.wait();
+            chance::wait(&mut dice);
             let seen = perform(program[thread], &rows, sharing, round, &mut dice);
             meeting.meet(2 * round as usize);
             seen

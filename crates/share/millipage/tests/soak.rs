@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chance::Dice;
+use fastrand::Rng;
 use forebay_launch::environment::{MACHINE, SEPARATE, TRANSPORT};
 use forebay_testkit::long;
 use rustix::{
@@ -46,7 +46,7 @@ fn hosts_under_random_pressure_find_what_they_should() {
         let mut job = Job::of((0..HOSTS).map(|_| command()).collect(), |rank, command| {
             command.env(MACHINE, (rank % machines).to_string());
         });
-        press(&job, Duration::from_secs(seconds), Dice::new(seed, 0));
+        press(&job, Duration::from_secs(seconds), chance::of_thread(seed, 0));
         for host in 0..usize::from(HOSTS) {
             let (status, stdout, stderr) = job.end(host);
             assert_eq!((status, &*stderr), (Some(0), ""), "{transport} {host}: {stdout}");
@@ -63,7 +63,7 @@ fn hosts_under_random_pressure_find_what_they_should() {
 }
 
 /// Makes it hard for the hosts to run.
-fn press(job: &Job, time: Duration, mut dice: Dice) {
+fn press(job: &Job, time: Duration, mut dice: Rng) {
     let pids: Vec<Pid> = job.0.iter().map(|host| Pid::from_child(&host.child)).collect();
     let all = sched_getaffinity(None).unwrap();
     let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|processor| all.is_set(*processor)).collect();
@@ -82,11 +82,11 @@ fn press(job: &Job, time: Duration, mut dice: Dice) {
         }
         let begun = Instant::now();
         while begun.elapsed() < time {
-            let pid = pids[dice.within(0..pids.len())];
-            let wait = Duration::from_micros(dice.within(100..60_000) as u64);
+            let pid = pids[dice.usize(0..pids.len())];
+            let wait = Duration::from_micros(dice.usize(100..60_000) as u64);
             // One that has ended does not mind.
             let Some(thread) = a_thread(pid, &mut dice) else { continue };
-            match dice.within(0..5) {
+            match dice.usize(0..5) {
                 0 => {
                     let _ = kill_process(pid, Signal::STOP);
                     thread::sleep(wait);
@@ -94,11 +94,11 @@ fn press(job: &Job, time: Duration, mut dice: Dice) {
                 }
                 1 => {
                     let mut one = CpuSet::new();
-                    one.set(processors[dice.within(0..processors.len())]);
+                    one.set(processors[dice.usize(0..processors.len())]);
                     let _ = sched_setaffinity(Some(thread), &one);
                 }
                 2 => drop(sched_setaffinity(Some(thread), &all)),
-                3 => drop(setpriority_process(Some(thread), dice.within(0..20) as i32)),
+                3 => drop(setpriority_process(Some(thread), dice.usize(0..20) as i32)),
                 _ => busy.store(!busy.load(Relaxed), Relaxed),
             }
             thread::sleep(wait);
@@ -113,9 +113,9 @@ fn press(job: &Job, time: Duration, mut dice: Dice) {
     }
 }
 
-fn a_thread(of: Pid, dice: &mut Dice) -> Option<Pid> {
+fn a_thread(of: Pid, dice: &mut Rng) -> Option<Pid> {
     let threads = threads(of);
-    (!threads.is_empty()).then(|| threads[dice.within(0..threads.len())])
+    (!threads.is_empty()).then(|| threads[dice.usize(0..threads.len())])
 }
 
 fn threads(of: Pid) -> Vec<Pid> {

@@ -3,7 +3,6 @@
 
 use std::{
     hint::spin_loop,
-    ops::Range,
     process::abort,
     ptr,
     sync::mpsc::{RecvTimeoutError, Sender, channel},
@@ -11,41 +10,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Chance (xorshift64).
-pub struct Dice(u64);
+use fastrand::Rng;
 
-impl Dice {
-    /// Those of one thread.
-    pub fn new(seed: u64, thread: usize) -> Self {
-        let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (thread as u64 + 1) << 32 | 1);
-        (0..8).for_each(|_| {
-            dice.roll();
-        });
-        dice
+/// That of one thread.
+pub fn of_thread(seed: u64, thread: usize) -> Rng {
+    Rng::with_seed(seed ^ (thread as u64) << 32)
+}
+
+/// Waits for nothing, or for as long as a fault may take, with all in between.
+pub fn wait(dice: &mut Rng) {
+    if dice.bool() {
+        return;
     }
-
-    pub fn roll(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn within(&mut self, range: Range<usize>) -> usize {
-        range.start + (self.roll() >> 8) as usize % range.len()
-    }
-
-    /// Waits for nothing, or for as long as a fault may take, with all in between.
-    pub fn wait(&mut self) {
-        let chance = self.roll();
-        if chance & 1 == 0 {
-            return;
-        }
-        let wait = Duration::from_nanos((chance >> 32 & 0x1_ffff) >> (chance >> 8 & 15));
-        let start = Instant::now();
-        while start.elapsed() < wait {
-            spin_loop();
-        }
+    let wait = Duration::from_nanos(dice.u64(..1 << 17) >> dice.u8(..16));
+    let start = Instant::now();
+    while start.elapsed() < wait {
+        spin_loop();
     }
 }
 
