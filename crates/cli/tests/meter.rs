@@ -171,7 +171,7 @@ fn what_cannot_be_measured_is_told_with_what_to_do() {
         (&["--cgroup", "/sys/fs/cgroup/no/such"], 125, "there is no control group '/sys/fs/cgroup/no/such'"),
         (&["--", "/no/such/program"], 127, "'/no/such/program' does not exist"),
         (&["--machine", "--interval", "1ms"], 125, "give an interval of 10ms"),
-        (&["--machine", "--interval", "soon"], 2, "give a time such as 500ms"),
+        (&["--machine", "--interval", "soon"], 2, "give a time of at most 7 days, such as 500ms"),
         (&[], 2, "required"),
     ] {
         let (code, stdout, stderr) = output(arguments);
