@@ -33,6 +33,13 @@ impl Times {
         }
     }
 
+    /// The first beginning or end at a time or after.
+    pub fn turn_from(&self, at_ns: u64) -> Option<u64> {
+        // An end is a beginning that comes so much later.
+        let end_ns = self.lasts_ns.and_then(|lasts_ns| self.shifted(lasts_ns).begin_from(at_ns));
+        self.begin_from(at_ns).into_iter().chain(end_ns).min()
+    }
+
     /// So much later.
     pub fn shifted(self, ns: u64) -> Self {
         Self { from_ns: self.from_ns.saturating_add(ns), ..self }
@@ -113,12 +120,17 @@ impl Faults {
 
     /// Whether the camera sends nothing.
     pub fn is_frozen(&self, at_ns: u64) -> bool {
-        self.at(at_ns).any(|fault| fault.kind == Kind::Freeze)
+        self.has(Kind::Freeze, at_ns)
+    }
+
+    /// Whether there is a fault of a kind.
+    pub fn has(&self, kind: Kind, at_ns: u64) -> bool {
+        self.at(at_ns).any(|fault| fault.kind == kind)
     }
 
     /// Whether clients are refused.
     pub fn refuse(&self, at_ns: u64) -> bool {
-        self.at(at_ns).any(|fault| fault.kind == Kind::Refuse)
+        self.has(Kind::Refuse, at_ns)
     }
 
     /// Whether a sample is not sent, and takes no numbers of packets. `number` is another one for each sample of a camera.
@@ -209,7 +221,9 @@ mod tests {
         let once = Times { from_ns: 10, lasts_ns: Some(5), every_ns: None };
         assert_eq!([9, 10, 14, 15].map(|at| once.contain(at)), [false, true, true, false]);
         assert_eq!([0, 10, 11].map(|at| once.begin_from(at)), [Some(10), Some(10), None]);
+        assert_eq!([0, 11, 16].map(|at| once.turn_from(at)), [Some(10), Some(15), None]);
         let again = Times { every_ns: Some(20), ..once };
+        assert_eq!([10, 11, 16, 31].map(|at| again.turn_from(at)), [Some(10), Some(15), Some(30), Some(35)]);
         assert_eq!([9, 30, 34, 35].map(|at| again.contain(at)), [false, true, true, false]);
         assert_eq!([11, 30, 31].map(|at| again.begin_from(at)), [Some(30), Some(30), Some(50)]);
     }

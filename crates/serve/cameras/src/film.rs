@@ -3,11 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use forebay_hls::Shape;
 use forebay_media::Media;
 use forebay_rtsp::packetise::{self, Packet, Packetiser, RTP_HEADER_BYTES};
 use forebay_rtsp::presentation::{self, Codec, PcmValues, Presentation};
-use h264_reader::nal::sps::SeqParameterSet;
-use h264_reader::nal::{Nal, RefNal};
 use thiserror::Error;
 
 /// A film.
@@ -26,6 +25,8 @@ pub struct Film {
 pub(crate) struct Track {
     pub codec: Codec,
     bits_per_second: Option<u64>,
+    /// Of its pictures, where their headers tell it.
+    size: Option<(u16, u16)>,
     /// Whether some of its samples need others.
     pub needs_sync: bool,
     /// Of one round.
@@ -55,40 +56,49 @@ pub(crate) struct Sample {
 /// What its pictures are like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pictures {
-    /// As ONVIF's Media service calls it; `None` where that has no name for it.
+    /// As version 1 of ONVIF's Media service calls it; `None` where that has no name for it.
     pub encoding: Option<&'static str>,
+    /// As version 2 calls it: the name of the payload format.
+    pub format: &'static str,
     /// Width and height, where that is known.
-    pub size: Option<(u32, u32)>,
+    pub size: Option<(u16, u16)>,
     pub per_second: u32,
     pub bits_per_second: u64,
     /// How many there are from one that needs no others to the next.
     pub per_sync: u32,
-    /// The profile of H.264, as ONVIF calls it.
-    pub h264_profile: Option<&'static str>,
+    /// The profile of H.264 or H.265, as ONVIF calls it.
+    pub profile: Option<&'static str>,
 }
 
 /// What its sound is like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sound {
-    /// As ONVIF's Media service calls it; `None` where that has no name for it.
+    /// As version 1 of ONVIF's Media service calls it; `None` where that has no name for it.
     pub encoding: Option<&'static str>,
+    /// As version 2 calls it: the name of the payload format.
+    pub format: &'static str,
     pub channels: u8,
     pub clock_rate: u32,
     pub bits_per_second: u64,
 }
 
-/// A sequence parameter set of H.264.
-fn parameters(set: &[u8]) -> Option<SeqParameterSet> {
-    SeqParameterSet::from_bits(RefNal::new(set, &[], true).rbsp_bits()).ok()
-}
-
-/// A profile of H.264 (Rec. ITU-T H.264, Annex A) as ONVIF calls it: all that follow High are extensions of it.
-fn h264_profile(set: &SeqParameterSet) -> &'static str {
-    match u8::from(set.profile_idc) {
-        66 => "Baseline",
-        77 => "Main",
-        88 => "Extended",
-        _ => "High",
+/// A profile of H.264 (Rec. ITU-T H.264, Annex A) or H.265 (Rec. ITU-T H.265, Annex A), as ONVIF calls it.
+fn profile(codec: &Codec) -> Option<&'static str> {
+    match codec {
+        Codec::H264 { sps, .. } => sps.first()?.get(1).map(|profile| match profile {
+            66 => "Baseline",
+            77 => "Main",
+            88 => "Extended",
+            // All others are extensions of it.
+            _ => "High",
+        }),
+        // Behind the header and the numbers of sets and layers (7.3.2.2 and 7.3.3).
+        Codec::H265 { sps, .. } => match sps.first()?.get(3)? & 0x1F {
+            1 => Some("Main"),
+            2 => Some("Main10"),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -150,6 +160,7 @@ impl Film {
         let track = |track: &forebay_media::Track| Track {
             codec: track.codec.clone(),
             bits_per_second: track.bits_per_second(),
+            size: None,
             needs_sync: track.has_groups(),
             packets: 0,
             payload_bytes: 0,
@@ -173,6 +184,10 @@ impl Film {
         packetiser: &mut Packetiser,
     ) {
         let first = self.packets.len();
+        let track = &mut self.tracks[of_file.track];
+        if track.places.is_empty() {
+            track.size = Shape::of(&track.codec, &self.buffer[at.clone()]).and_then(|shape| shape.size);
+        }
         let sample = packetise::Sample { at, timestamp: 0 };
         if packetiser.packetise(&self.buffer, &[sample], &mut self.packets).is_err() {
             self.packets.truncate(first);
@@ -258,18 +273,19 @@ impl Film {
             Codec::Mpeg4 { .. } => Some("MPEG4"),
             _ => None,
         };
-        let set = match &track.codec {
-            Codec::H264 { sps, .. } => sps.first().and_then(|set| parameters(set)),
-            _ => None,
-        };
         let syncs = track.places.iter().filter(|place| self.samples[**place as usize].is_sync).count();
         Some(Pictures {
             encoding,
-            size: set.as_ref().and_then(|set| set.pixel_dimensions().ok()),
+            format: match track.codec {
+                // So ONVIF writes it.
+                Codec::Mpeg4 { .. } => "MPV4-ES",
+                _ => track.codec.encoding_name(),
+            },
+            size: track.size,
             per_second: (track.places.len() as f64 * 1e9 / self.round_ns as f64).round() as u32,
             bits_per_second: track.bits_per_second.unwrap_or(0),
             per_sync: track.places.len().div_ceil(syncs.max(1)) as u32,
-            h264_profile: set.as_ref().map(h264_profile),
+            profile: profile(&track.codec),
         })
     }
 
@@ -291,7 +307,8 @@ impl Film {
             };
             let (clock_rate, bits_per_second) =
                 (track.codec.clock_rate(), track.bits_per_second.unwrap_or(0));
-            Some(Sound { encoding, channels, clock_rate, bits_per_second })
+            let format = track.codec.encoding_name();
+            Some(Sound { encoding, format, channels, clock_rate, bits_per_second })
         };
         self.tracks.iter().find_map(sound)
     }

@@ -22,6 +22,7 @@
 //! the same events wherever it is entered, and a test can ask which packets are lost.
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod chance;
 mod events;
 mod faults;
@@ -31,6 +32,7 @@ mod plan;
 mod script;
 mod timeline;
 
+pub use alarms::{Alarm, Change, Changes};
 pub use events::{Departure, Event, Numbered, What};
 pub use film::{Film, Unreadable};
 pub use plan::{Camera, Login, Plan, Unplannable, Wanted};

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use forebay_rtsp::range::SECOND_NS;
 use thiserror::Error;
 
+use crate::alarms::Motion;
 use crate::chance::{Purpose, below, draw, share};
-use crate::faults::{Fault, Faults};
+use crate::faults::{Fault, Faults, Times};
 use crate::film::Film;
-use crate::script::{Planned, Script};
+use crate::script::{Concerned, Script};
 
 /// How far clocks of cameras run away, in billionths: as far as the quartz of a cheap one.
 const DRIFT_MAX: u64 = 50_000;
 /// How far clocks of cameras are off at the epoch.
 const OFFSET_NS_MAX: u64 = 500_000_000;
+/// Draws for motions have numbers from here on, so that they are no faults' draws.
+const MOTIONS: u64 = 1 << 32;
 /// How often a camera reports.
 pub(crate) const REPORT_NS: u64 = 2 * SECOND_NS;
 
@@ -82,6 +85,7 @@ pub struct Camera {
     pub offset_ns: i64,
     pub(crate) sources: Vec<Source>,
     pub(crate) faults: Faults,
+    pub(crate) motions: Vec<Motion>,
     pub(crate) epoch_unix_ns: u64,
     /// When its first report is due.
     pub(crate) report_ns: u64,
@@ -102,8 +106,10 @@ impl Plan {
         let mut plan = Self { cameras: Vec::new(), numbers: HashMap::new() };
         let cameras = wanted.cameras;
         let named = wanted.script.cameras.iter().map(|named| named.number);
+        let faults = wanted.script.faults.iter().map(|fault| &fault.concerned);
+        let motions = wanted.script.motions.iter().map(|motion| &motion.concerned);
         let chosen =
-            wanted.script.faults.iter().flat_map(|fault| fault.cameras.iter().map(|range| *range.end()));
+            faults.chain(motions).flat_map(|concerned| concerned.cameras.iter().map(|range| *range.end()));
         if let Some(number) = named.chain(chosen).find(|number| *number > cameras) {
             return Err(Unplannable::NoSuchCamera { number, cameras });
         }
@@ -121,6 +127,11 @@ impl Plan {
     /// All of them.
     pub fn cameras(&self) -> &[Arc<Camera>] {
         &self.cameras
+    }
+
+    /// The one of a number.
+    pub(crate) fn numbered(&self, number: u32) -> Option<&Camera> {
+        self.cameras.get(number.checked_sub(1)? as usize).map(|camera| &**camera)
     }
 
     /// The place among [`Plan::cameras`] of the one with this name.
@@ -161,8 +172,15 @@ impl Camera {
         };
         let script = &wanted.script;
         let named = script.cameras.iter().find(|named| named.number == number);
-        let faults = script.faults.iter().enumerate();
-        let faults = faults.filter_map(|(fault, planned)| planned.of_camera(number, seed, fault as u64));
+        let faults = script.faults.iter().zip(0..).filter_map(|(fault, place)| {
+            let choice = if fault.is_usual { u64::MAX } else { place };
+            let times = fault.concerned.times_of(number, seed, place, choice)?;
+            Some(Fault { number: place, kind: fault.kind, times })
+        });
+        let motions = script.motions.iter().zip(MOTIONS..).filter_map(|(motion, place)| {
+            let times = motion.concerned.times_of(number, seed, place, place)?;
+            if motion.is_in_film { Motion::in_film(times, film.round_ns()) } else { Some(Motion::of(times)) }
+        });
         Self {
             number,
             name: named.and_then(|named| named.name.clone()).unwrap_or_else(|| format!("camera-{number}")),
@@ -173,6 +191,7 @@ impl Camera {
             offset_ns: around(OFFSET_NS_MAX, of(Purpose::Offset, 0)),
             sources: film.tracks().iter().enumerate().map(source).collect(),
             faults: Faults { seed, all: faults.collect() },
+            motions: motions.collect(),
             epoch_unix_ns: wanted.epoch_unix_ns,
             report_ns: below(REPORT_NS, of(Purpose::Report, 0)),
         }
@@ -222,17 +241,15 @@ impl Camera {
 
 const BILLION: i128 = 1_000_000_000;
 
-impl Planned {
-    /// The fault as one camera has it, if it does. `number` is the fault's.
-    fn of_camera(&self, camera: u32, seed: u64, number: u64) -> Option<Fault> {
-        let choice = if self.is_usual { u64::MAX } else { number };
+impl Concerned {
+    /// When something of the script is so in one camera, if it ever is. `place` and `choice` are what its draws are for.
+    fn times_of(&self, camera: u32, seed: u64, place: u64, choice: u64) -> Option<Times> {
         let is_named = self.cameras.is_empty() || self.cameras.iter().any(|range| range.contains(&camera));
         if !is_named || !self.share.contains(&share(draw(seed, Purpose::Choice, [choice, 0, 0]))) {
             return None;
         }
-        // Else all cameras would be at fault in the same second.
+        // Else it would begin in all cameras in the same second.
         let shift_ns = self.times.every_ns.filter(|_| !self.is_together);
-        let shift_ns = below(shift_ns.unwrap_or(0), draw(seed, Purpose::Shift, [number, 0, 0]));
-        Some(Fault { number, kind: self.kind, times: self.times.shifted(shift_ns) })
+        Some(self.times.shifted(below(shift_ns.unwrap_or(0), draw(seed, Purpose::Shift, [place, 0, 0]))))
     }
 }

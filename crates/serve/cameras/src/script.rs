@@ -1,4 +1,4 @@
-//! Scripts: names, users and faults of cameras, in TOML. An error has its line and column, and what was expected there.
+//! Scripts: names, users, faults and motion of cameras, in TOML. An error has its line and column, and what was expected there.
 
 use core::fmt::{self, Display};
 use core::ops::{Range, RangeInclusive};
@@ -17,6 +17,7 @@ pub struct Script {
     pub(crate) login: Option<Login>,
     pub(crate) cameras: Vec<Named>,
     pub(crate) faults: Vec<Planned>,
+    pub(crate) motions: Vec<Moving>,
 }
 
 /// What a script says of one camera.
@@ -27,17 +28,31 @@ pub(crate) struct Named {
     pub login: Option<Login>,
 }
 
-/// A fault, and the cameras that it concerns.
+/// A fault.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Planned {
     pub kind: Kind,
+    pub concerned: Concerned,
+    /// Whether its draws are those of the other usual faults: a camera has one of them at most.
+    pub is_usual: bool,
+}
+
+/// Something moves before cameras.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Moving {
+    pub concerned: Concerned,
+    /// Whether its time is counted in the film.
+    pub is_in_film: bool,
+}
+
+/// Which cameras something concerns, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Concerned {
     pub times: Times,
     /// Ranges of numbers; all cameras without any.
     pub cameras: Vec<RangeInclusive<u32>>,
     /// The draws, from 0 to 1, of those cameras that have it.
     pub share: Range<f64>,
-    /// Whether its draws are those of the other usual faults: a camera has one of them at most.
-    pub is_usual: bool,
     /// Whether it begins at the same time in all of them.
     pub is_together: bool,
 }
@@ -71,6 +86,8 @@ struct File {
     camera: Vec<Spanned<CameraTable>>,
     #[serde(default)]
     fault: Vec<Spanned<FaultTable>>,
+    #[serde(default)]
+    motion: Vec<MotionTable>,
 }
 
 #[derive(serde::Deserialize)]
@@ -99,6 +116,21 @@ struct FaultTable {
     length: Option<Spanned<Count>>,
     distance: Option<Spanned<Count>>,
     by: Option<Spanned<Signed>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct MotionTable {
+    #[serde(default)]
+    cameras: Numbers,
+    share: Option<Share>,
+    together: Option<Spanned<bool>>,
+    from: Option<Time>,
+    #[serde(rename = "for")]
+    lasts: Option<Spanned<Time>>,
+    every: Option<Spanned<Time>>,
+    #[serde(default)]
+    in_film: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -253,11 +285,13 @@ impl Script {
         let each = share / usual.len() as f64;
         let planned = |(number, (kind, times)): (usize, (Kind, Times))| Planned {
             kind,
-            times,
-            cameras: Vec::new(),
-            share: number as f64 * each..(number + 1) as f64 * each,
+            concerned: Concerned {
+                times,
+                cameras: Vec::new(),
+                share: number as f64 * each..(number + 1) as f64 * each,
+                is_together: false,
+            },
             is_usual: true,
-            is_together: false,
         };
         self.faults.extend(usual.into_iter().enumerate().map(planned));
         self
@@ -277,7 +311,8 @@ impl File {
             cameras.push(Named { number: table.number.0, name, login: login(table.user, table.password)? });
         }
         let faults: Result<Vec<Planned>, Wrong> = self.fault.into_iter().map(FaultTable::planned).collect();
-        Ok(Script { login: of_all, cameras, faults: faults? })
+        let motions: Result<Vec<Moving>, Wrong> = self.motion.into_iter().map(MotionTable::moving).collect();
+        Ok(Script { login: of_all, cameras, faults: faults?, motions: motions? })
     }
 }
 
@@ -302,14 +337,9 @@ impl FaultTable {
         let kind = table.kind_of()?;
         let times = table.times(kind)?;
         table.nothing_left()?;
-        Ok(Planned {
-            kind,
-            times,
-            cameras: table.cameras.0,
-            share: 0.0..table.share.map_or(1.0, |share| share.0),
-            is_usual: false,
-            is_together: table.together,
-        })
+        let share = 0.0..table.share.map_or(1.0, |share| share.0);
+        let concerned = Concerned { times, cameras: table.cameras.0, share, is_together: table.together };
+        Ok(Planned { kind, concerned, is_usual: false })
     }
 
     /// What is wrong, out of the keys that the kind has.
@@ -354,24 +384,12 @@ impl FaultTable {
         u64::try_from(by.get_ref().0).ok().filter(is_late).ok_or_else(why)
     }
 
-    fn times(&mut self, kind: Kind) -> Result<Times, Wrong> {
-        let from_ns = self.from.map_or(0, |from| from.0);
-        let every = self.every.take().map(|every| (every.span(), every.into_inner().0));
-        let lasts = self.lasts.take().map(|lasts| (lasts.span(), lasts.into_inner().0));
-        if let (Kind::Drop, Some((span, _))) = (kind, &lasts) {
-            return Err((
-                span.clone(),
-                "a fault of the kind `drop` takes no time: `for` is not wanted".to_owned(),
-            ));
+    fn times(&self, kind: Kind) -> Result<Times, Wrong> {
+        if let (Kind::Drop, Some(lasts)) = (kind, &self.lasts) {
+            let why = "a fault of the kind `drop` takes no time: `for` is not wanted";
+            return Err((lasts.span(), why.to_owned()));
         }
-        match (&lasts, &every) {
-            (_, Some((span, 0))) => return Err((span.clone(), "a time above 0 is wanted".to_owned())),
-            (Some((span, lasts_ns)), Some((_, every_ns))) if lasts_ns > every_ns => {
-                return Err((span.clone(), "a time of at most that of `every` is wanted".to_owned()));
-            }
-            _ => {}
-        }
-        Ok(Times { from_ns, lasts_ns: lasts.map(|lasts| lasts.1), every_ns: every.map(|every| every.1) })
+        times(self.from, self.lasts.as_ref(), self.every.as_ref())
     }
 
     /// Keys that its kind does not have are mistakes.
@@ -386,6 +404,42 @@ impl FaultTable {
             return Ok(());
         };
         Err((span, format!("a fault of this kind has no `{key}`")))
+    }
+}
+
+impl MotionTable {
+    fn moving(self) -> Result<Moving, Wrong> {
+        let of_clock = self.every.as_ref().map(Spanned::span).or(self.together.as_ref().map(Spanned::span));
+        if let (true, Some(span)) = (self.in_film, of_clock) {
+            let why = "motion of the film comes again with the film: `every` and `together` are not wanted";
+            return Err((span, why.to_owned()));
+        }
+        let concerned = Concerned {
+            times: times(self.from, self.lasts.as_ref(), self.every.as_ref())?,
+            cameras: self.cameras.0,
+            share: 0.0..self.share.map_or(1.0, |share| share.0),
+            is_together: self.together.is_some_and(Spanned::into_inner),
+        };
+        Ok(Moving { concerned, is_in_film: self.in_film })
+    }
+}
+
+fn times(
+    from: Option<Time>,
+    lasts: Option<&Spanned<Time>>,
+    every: Option<&Spanned<Time>>,
+) -> Result<Times, Wrong> {
+    let ns = |time: &Spanned<Time>| time.get_ref().0;
+    match (lasts, every) {
+        (_, Some(every)) if ns(every) == 0 => Err((every.span(), "a time above 0 is wanted".to_owned())),
+        (Some(lasts), Some(every)) if ns(lasts) > ns(every) => {
+            Err((lasts.span(), "a time of at most that of `every` is wanted".to_owned()))
+        }
+        _ => Ok(Times {
+            from_ns: from.map_or(0, |from| from.0),
+            lasts_ns: lasts.map(ns),
+            every_ns: every.map(ns),
+        }),
     }
 }
 
@@ -438,6 +492,12 @@ distance = 1000
 [[fault]]
 kind = "timestamps"
 by = "-2s"
+
+[[motion]]
+cameras = "2"
+from = "1s"
+for = "4s"
+in-film = true
 "#,
         )
         .expect("a script");
@@ -451,11 +511,12 @@ by = "-2s"
             Times { from_ns: 30 * second, lasts_ns: Some(120 * second), every_ns: Some(3600 * second) };
         let kind = Kind::Bursts { length: 20, distance: 1000 };
         let cameras = vec![1..=10, 15..=15];
-        assert_eq!(
-            script.faults[0],
-            Planned { kind, times, cameras, share: 0.0..0.5, is_usual: false, is_together: true }
-        );
+        let concerned = Concerned { times, cameras, share: 0.0..0.5, is_together: true };
+        assert_eq!(script.faults[0], Planned { kind, concerned, is_usual: false });
         assert_eq!(script.faults[1].kind, Kind::Timestamps { by_ns: -2 * second as i64 });
+        let times = Times { from_ns: second, lasts_ns: Some(4 * second), every_ns: None };
+        let concerned = Concerned { times, cameras: vec![2..=2], share: 0.0..1.0, is_together: false };
+        assert_eq!(script.motions, [Moving { concerned, is_in_film: true }]);
         assert_eq!(Script::parse("").expect("nothing"), Script::default());
     }
 
@@ -473,6 +534,8 @@ by = "-2s"
             ("[[fault]]\nkind = \"night\"\nfor = \"2h\"\nevery = \"1h\"", 3, 7, "`every`"),
             ("[[fault]]\nkind = \"night\"\nevery = \"0s\"", 3, 9, "above 0"),
             ("[[fault]]\nkind = \"drop\"\nfor = \"2h\"", 3, 7, "`for` is not wanted"),
+            ("[[motion]]\nin-film = true\nevery = \"2h\"", 3, 9, "`every` and `together` are not wanted"),
+            ("[[motion]]\nkind = \"loss\"", 2, 1, "unknown field `kind`"),
             ("[[fault]]\nkind = \"night\"\ncameras = \"3-1\"", 3, 11, "numbers of cameras"),
             ("[[camera]]\nnumber = 0", 2, 10, "the first one has 1"),
             ("[[camera]]\nnumber = 1\nname = \"a/b\"", 3, 8, "letters"),
@@ -487,7 +550,7 @@ by = "-2s"
 
     proptest::proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "(\\[\\[(fault|camera)\\]\\]|kind|by|for|every|=|\"(loss|1s|ä|jitter)\"|[0-9.-]|\n| ){0,40}") {
+        fn no_text_makes_it_panic(text in "(\\[\\[(fault|camera|motion)\\]\\]|kind|by|for|every|=|\"(loss|1s|ä|jitter)\"|[0-9.-]|\n| ){0,40}") {
             let _ = Script::parse(&text);
         }
     }

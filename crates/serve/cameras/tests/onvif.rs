@@ -1,50 +1,12 @@
 //! What clients of ONVIF are told.
 
+mod asking;
 mod camera_bodies;
 
-use std::net::IpAddr;
-use std::sync::Mutex;
+use asking::{Cameras, SECOND};
 
-use forebay_cameras::onvif::{self, Asker, Place, Response};
-use forebay_cameras::{Plan, Script, Wanted};
-use forebay_rtsp::server::Guesses;
-
-use camera_bodies::FILM;
-
-const SECOND: u64 = 1_000_000_000;
-const UNIX_NS: u64 = 1_700_000_000 * SECOND;
 const MEDIA: &str = "http://www.onvif.org/ver10/media/wsdl";
 const DEVICE: &str = "http://www.onvif.org/ver10/device/wsdl";
-
-/// Two cameras, and the wrong passwords that they were asked with.
-struct Cameras {
-    plan: Plan,
-    guesses: Mutex<Guesses>,
-}
-
-impl Cameras {
-    fn new(script: &str) -> Self {
-        let script = Script::parse(script).expect("a script");
-        let wanted = Wanted { cameras: 2, seed: 1, epoch_unix_ns: UNIX_NS, script };
-        Self {
-            plan: Plan::new(std::slice::from_ref(&FILM), &wanted).expect("a plan"),
-            guesses: Mutex::default(),
-        }
-    }
-
-    /// What is answered to an operation, with a header of the envelope, from an address.
-    fn ask(&self, namespace: &str, operation: &str, header: &str, from: &str, now_ns: u64) -> Response {
-        let [http, rtsp] = ["192.0.2.1:80", "192.0.2.1:554"].map(str::to_owned);
-        let place = Place { http, rtsp, version: "1".to_owned() };
-        let client: IpAddr = from.parse().expect("an address");
-        let asker = Asker { client, guesses: &self.guesses, now_ns, at_ns: 0, unix_ns: UNIX_NS };
-        let envelope = format!(
-            "<s:Envelope xmlns:s=\"http://www.w3.org/2003/05/soap-envelope\"><s:Header>{header}</s:Header>\
-             <s:Body><{operation} xmlns=\"{namespace}\"/></s:Body></s:Envelope>"
-        );
-        onvif::answer(&self.plan, &place, "/onvif/device_service", &envelope, &asker)
-    }
-}
 
 /// A password of ada's as text, or its digest.
 fn token(password: &str) -> String {
@@ -103,4 +65,46 @@ fn clients_find_what_a_profile_of_sound_consists_of() {
     }
     let response = cameras.ask(MEDIA, "GetVideoEncoderConfigurationOptions", "", "192.0.2.7", 0);
     assert!(response.body.contains("ter:NoConfig"), "{}", response.body);
+}
+
+#[test]
+fn the_second_media_service_has_the_same_profiles_with_the_parts_that_are_wanted() {
+    let cameras = Cameras::new("");
+    let ask = |operation: &str, inner: &str| {
+        let namespace = "http://www.onvif.org/ver20/media/wsdl";
+        let body = format!("<{operation} xmlns=\"{namespace}\">{inner}</{operation}>");
+        cameras.respond("/onvif/media2_service", &body, "", "192.0.2.7", 0).body
+    };
+    let one = "<ProfileToken>camera-2</ProfileToken>";
+    for (operation, inner, element, count, words) in [
+        ("GetProfiles", "", "<tr2:Profiles ", 2, "<tr2:Name>camera-2</tr2:Name></tr2:Profiles>"),
+        ("GetProfiles", "<Type>VideoEncoder</Type>", "<tr2:Configurations></", 2, ""),
+        ("GetProfiles", "<Type>All</Type>", "<tr2:AudioEncoder ", 2, "token=\"sound-encoder-camera-1\""),
+        ("GetProfiles", "<Token>camera-2</Token>", "<tr2:Profiles ", 1, ""),
+        ("GetAudioEncoderConfigurations", "", "<tr2:Configurations ", 2, "<tt:Encoding>mpeg4-generic<"),
+        ("GetAudioEncoderConfigurations", one, "<tr2:Configurations ", 1, "\"sound-encoder-camera-2\""),
+        ("GetAudioEncoderConfigurationOptions", one, "<tr2:Options>", 1, "<tt:Items>44<"),
+        ("GetVideoEncoderConfigurations", one, "<tr2:Configurations ", 0, "Response></tr2:"),
+        ("GetAnalyticsConfigurations", "", "<tr2:Configurations ", 0, "Response></tr2:"),
+        ("GetStreamUri", one, "<tr2:Uri>", 1, "rtsp://192.0.2.1:554/camera-2"),
+    ] {
+        let body = ask(operation, inner);
+        assert!(body.matches(element).count() == count && body.contains(words), "{operation}: {body}");
+    }
+    let refused =
+        ask("GetStreamUri", "<Protocol>RtspMulticast</Protocol><ProfileToken>camera-1</ProfileToken>");
+    assert!(refused.contains("ter:InvalidStreamSetup") && refused.contains("RtspOverHttp"), "{refused}");
+    assert!(ask("GetServiceCapabilities", "").contains("RTSPStreaming=\"true\""));
+}
+
+#[test]
+fn a_response_names_the_request_that_it_is_for() {
+    let cameras = Cameras::new("");
+    let header = "<a:Action xmlns:a=\"http://www.w3.org/2005/08/addressing\">x/GetScopesRequest</a:Action>\
+                  <a:MessageID xmlns:a=\"http://www.w3.org/2005/08/addressing\">uuid:1&amp;2</a:MessageID>";
+    let body = cameras.ask(DEVICE, "GetScopes", header, "192.0.2.7", 0).body;
+    let expected =
+        "<s:Header><wsa:Action>x/GetScopesResponse</wsa:Action><wsa:RelatesTo>uuid:1&amp;2</wsa:RelatesTo>";
+    assert!(body.contains(expected), "{body}");
+    assert!(!cameras.ask(DEVICE, "GetScopes", "", "192.0.2.7", 0).body.contains("<s:Header>"));
 }

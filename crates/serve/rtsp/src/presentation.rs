@@ -190,6 +190,36 @@ impl Codec {
         }
     }
 
+    /// The name of its payload format (RFC 4855), as descriptions have it.
+    pub fn encoding_name(&self) -> &'static str {
+        match self {
+            Self::H264 { .. } => "H264",
+            Self::H265 { .. } => "H265",
+            Self::Aac { .. } => "mpeg4-generic",
+            Self::Opus { .. } => "opus",
+            Self::MultiOpus(_) => "multiopus",
+            Self::Ac3 { .. } => "ac3",
+            Self::Eac3 { .. } => "eac3",
+            Self::Pcm { values, .. } => match values {
+                PcmValues::MuLaw => "PCMU",
+                PcmValues::ALaw => "PCMA",
+                PcmValues::L16 => "L16",
+                PcmValues::L24 => "L24",
+            },
+            Self::Vorbis { .. } => "vorbis",
+            Self::Vp8 => "VP8",
+            Self::Vp9 { .. } => "VP9",
+            Self::Av1 { .. } => "AV1",
+            Self::Mpeg4 { .. } => "MP4V-ES",
+            Self::Jpeg => "JPEG",
+            Self::Klv => "smpte336m",
+            Self::T140 { generations: 0 } => "t140",
+            Self::T140 { .. } => "red",
+            Self::MpegAudio => "MPA",
+            Self::MpegTransport => "MP2T",
+        }
+    }
+
     /// Whether its samples are pictures.
     pub fn is_pictures(&self) -> bool {
         match self {

@@ -9,7 +9,7 @@ use sdp_types::{
     Session, TransportProto,
 };
 
-use crate::presentation::{Codec, PcmValues, Presentation, Track, repeated_payload_type};
+use crate::presentation::{Codec, Presentation, Track, repeated_payload_type};
 use crate::range::Unit;
 use crate::target::track_name;
 
@@ -111,34 +111,18 @@ fn media(number: usize, track: &Track, full: Option<(&str, &str)>) -> Media {
 }
 
 fn map(codec: &Codec, payload_type: u8) -> RtpMap {
-    let (name, channels) = match codec {
-        Codec::H264 { .. } => ("H264", None),
-        Codec::H265 { .. } => ("H265", None),
-        Codec::Aac { channels, .. } => ("mpeg4-generic", Some(*channels)),
+    let channels = match codec {
+        Codec::Aac { channels, .. }
+        | Codec::Ac3 { channels, .. }
+        | Codec::Eac3 { channels, .. }
+        | Codec::Pcm { channels, .. }
+        | Codec::Vorbis { channels, .. } => Some(*channels),
         // Always two (RFC 7587, section 7).
-        Codec::Opus { .. } => ("opus", Some(2)),
-        Codec::MultiOpus(streams) => ("multiopus", Some(streams.mapping.len() as u8)),
-        Codec::Ac3 { channels, .. } => ("ac3", Some(*channels)),
-        Codec::Eac3 { channels, .. } => ("eac3", Some(*channels)),
-        Codec::Pcm { values, channels, .. } => match values {
-            PcmValues::MuLaw => ("PCMU", Some(*channels)),
-            PcmValues::ALaw => ("PCMA", Some(*channels)),
-            PcmValues::L16 => ("L16", Some(*channels)),
-            PcmValues::L24 => ("L24", Some(*channels)),
-        },
-        Codec::Vorbis { channels, .. } => ("vorbis", Some(*channels)),
-        Codec::Vp8 => ("VP8", None),
-        Codec::Vp9 { .. } => ("VP9", None),
-        Codec::Av1 { .. } => ("AV1", None),
-        Codec::Mpeg4 { .. } => ("MP4V-ES", None),
-        Codec::Jpeg => ("JPEG", None),
-        Codec::Klv => ("smpte336m", None),
-        Codec::T140 { generations: 0 } => ("t140", None),
-        Codec::T140 { .. } => ("red", None),
-        Codec::MpegAudio => ("MPA", None),
-        Codec::MpegTransport => ("MP2T", None),
+        Codec::Opus { .. } => Some(2),
+        Codec::MultiOpus(streams) => Some(streams.mapping.len() as u8),
+        _ => None,
     };
-    let mut map = RtpMap::new(payload_type, name, codec.clock_rate());
+    let mut map = RtpMap::new(payload_type, codec.encoding_name(), codec.clock_rate());
     if let Some(channels) = channels {
         map.set_encoding_params(channels);
     }
@@ -223,7 +207,7 @@ fn units<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presentation::OpusStreams;
+    use crate::presentation::{OpusStreams, PcmValues};
     use crate::range::SECOND_NS;
 
     fn pcm(values: PcmValues, clock_rate: u32, channels: u8) -> Codec {

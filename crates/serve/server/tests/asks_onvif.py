@@ -31,7 +31,9 @@ assert abs(datetime.datetime.utcnow() - shown) < datetime.timedelta(minutes=5), 
 information = device.GetDeviceInformation()
 assert information.Manufacturer == "Forebay" and information.SerialNumber, information
 namespaces = [service.Namespace for service in device.GetServices({"IncludeCapability": False})]
-assert namespaces == ["http://www.onvif.org/ver10/device/wsdl", "http://www.onvif.org/ver10/media/wsdl"], namespaces
+services = ["ver10/device", "ver10/media", "ver20/media", "ver10/events"]
+assert namespaces == [f"http://www.onvif.org/{service}/wsdl" for service in services], namespaces
+assert all(service.Capabilities for service in device.GetServices({"IncludeCapability": True}))
 assert any("Profile/Streaming" in scope.ScopeItem for scope in device.GetScopes())
 assert device.GetHostname().Name == "cameras"
 assert len(device.GetNetworkInterfaces()[0].Info.HwAddress.split(":")) == 6

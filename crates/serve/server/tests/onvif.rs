@@ -2,18 +2,25 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use forebay_cameras::Script;
+use forebay_cameras::{Alarm, Changes, Film, Plan, Script, Wanted};
+use forebay_media::Media;
 use forebay_server::{CameraSettings, FILM_BYTES, Serving, Settings, Stopper};
 use rustix::net::{AddressFamily, SocketType};
-use support::{Folder, H264, LIMIT, ffmpeg, until};
+use support::{Folder, H264, H265, LIMIT, ffmpeg, until};
 
 const ASK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asks_onvif.py");
+const ASK_MEDIA2: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/asks_media2.py");
+const PULL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pulls_events.py");
 
 /// Three cameras that end with it.
 struct Cameras {
@@ -25,16 +32,32 @@ struct Cameras {
 
 impl Cameras {
     fn start(folder: &Folder, script: &str) -> Self {
-        Self::start_with(folder, script, None)
+        Self::start_with(folder, script, None, None)
     }
 
-    fn start_with(folder: &Folder, script: &str, access_log: Option<PathBuf>) -> Self {
+    fn start_with(
+        folder: &Folder,
+        script: &str,
+        epoch_unix_ns: Option<u64>,
+        access_log: Option<PathBuf>,
+    ) -> Self {
+        let film = folder.encode(1, &format!("{H264} -c:a aac"), "a.mp4");
+        Self::play(folder, film, script, epoch_unix_ns, access_log)
+    }
+
+    fn play(
+        folder: &Folder,
+        film: PathBuf,
+        script: &str,
+        epoch_unix_ns: Option<u64>,
+        access_log: Option<PathBuf>,
+    ) -> Self {
         let free: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let cameras = CameraSettings {
-            films: vec![folder.encode(1, &format!("{H264} -c:a aac"), "a.mp4")],
+            films: vec![film],
             count: 3,
             seed: 1,
-            epoch_unix_ns: None,
+            epoch_unix_ns,
             script: Script::parse(script).expect("a script"),
             memory_bytes: FILM_BYTES,
             onvif: Some(free),
@@ -122,6 +145,167 @@ fn a_public_client_finds_cameras_and_plays_them() {
     assert!(output.status.success(), "{address}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// The messages that a public client pulls: time in milliseconds, source, topic, state and operation.
+fn pulled(python: &Path, cameras: &Cameras) -> Vec<(u64, [String; 4])> {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "80"]).arg(python).arg(PULL).env("NO_PROXY", "127.0.0.1");
+    command.args(["127.0.0.1", &cameras.http.port().to_string(), "ada", "lovelace", "30"]);
+    let output = command.output().expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = |line: &str| {
+        let (time, words) = line.split_once(' ').expect("a time");
+        let time_ms = (time.parse::<f64>().expect("a time") * 1e3).round() as u64;
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        (time_ms, <[String; 4]>::try_from(words).expect("four words"))
+    };
+    String::from_utf8(output.stdout).expect("text").lines().map(line).collect()
+}
+
+/// The cameras that a server makes of a film and a script.
+fn plan(film: &Path, script: &str, epoch_unix_ns: u64) -> Plan {
+    let file = File::open(film).expect("a film");
+    let media = Arc::new(Media::read(&file).expect("a film"));
+    let film = Film::new(&media, 1_400, FILM_BYTES, |at, into| file.read_exact_at(into, at.start));
+    let script = Script::parse(script).expect("a script");
+    let wanted = Wanted { cameras: 3, seed: 1, epoch_unix_ns, script };
+    Plan::new(&[Arc::new(film.expect("a film"))], &wanted).expect("a plan")
+}
+
+#[test]
+fn a_public_client_pulls_the_alarms_that_the_seed_has() {
+    let test = "a_public_client_pulls_the_alarms_that_the_seed_has";
+    let (Some(python), Some(folder)) = (python(test), Folder::new(test)) else { return };
+    let script = format!(
+        "{USERS}motion = [{{ every = \"2s\", for = \"1s\", cameras = \"2\" }}, {{ for = \"400ms\", in-film = true }}]\n\
+         fault = [{{ kind = \"freeze\", every = \"3s\", for = \"1s\" }}, {{ kind = \"night\", from = \"1s\" }}]\n"
+    );
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let epoch_unix_ns = (now.as_secs() - 60) * 1_000_000_000;
+    let cameras = Cameras::start_with(&folder, &script, Some(epoch_unix_ns), None);
+    let (states, changes): (Vec<_>, Vec<_>) =
+        pulled(&python, &cameras).into_iter().partition(|(_, words)| words[3] == "Initialized");
+    let night = states.iter().filter(|(_, words)| words[1] == "tns1:VideoSource/ImageTooDark/ImagingService");
+    assert_eq!((states.len(), night.filter(|(_, words)| words[2] == "true").count()), (9, 3));
+    let plan = plan(&folder.path("a.mp4"), &script, epoch_unix_ns);
+    let all = plan.cameras().iter().map(|camera| &**camera).collect();
+    let mut planned = Changes::new(all, &Alarm::ALL, 0);
+    let (from_ms, until_ms) = (changes[0].0, changes.last().expect("changes").0);
+    let mut expected = Vec::new();
+    while let Some(due_ns) = planned.due_ns() {
+        let time_ms = (epoch_unix_ns + due_ns) / 1_000_000;
+        if time_ms > until_ms {
+            break;
+        }
+        for change in planned.take().filter(|_| time_ms >= from_ms) {
+            let topic = match change.alarm {
+                Alarm::Motion => "MotionAlarm",
+                Alarm::SignalLoss => "SignalLoss",
+                Alarm::ImageTooDark => "ImageTooDark/ImagingService",
+            };
+            let words = [
+                format!("source-camera-{}", change.camera),
+                format!("tns1:VideoSource/{topic}"),
+                (!change.is_end).to_string(),
+                "Changed".to_owned(),
+            ];
+            expected.push((time_ms, words));
+        }
+    }
+    assert!(expected.len() >= 30, "{} changes", expected.len());
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn a_public_client_finds_pictures_in_h265_and_plays_them() {
+    let test = "a_public_client_finds_pictures_in_h265_and_plays_them";
+    let (Some(python), Some(folder)) = (python(test), Folder::new(test)) else { return };
+    let packages = python.with_file_name("").join("../onvif-python");
+    if !packages.is_dir() {
+        forebay_testkit::skip(test, "onvif-python is not installed: run `scripts/setup test`");
+        return;
+    }
+    let film = folder.encode(1, &format!("{H265} -an"), "a.mp4");
+    let cameras = Cameras::play(&folder, film, USERS, None, None);
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "80"]).arg(python).arg(ASK_MEDIA2).env("NO_PROXY", "127.0.0.1");
+    command.env("PYTHONPATH", packages);
+    command.args(["127.0.0.1", &cameras.http.port().to_string(), "ada", "lovelace"]);
+    let output = command.args(["camera-1", "camera-2", "camera-3"]).output().expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let addresses = String::from_utf8(output.stdout).expect("text");
+    let url = addresses.lines().last().expect("three addresses").replace("rtsp://", "rtsp://ada:lovelace@");
+    let output = ffmpeg(&format!("-rtsp_transport tcp -i {url} -t 1 -map 0:v -c copy -f framecrc -"));
+    assert!(output.status.success(), "{url}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A request for messages, and the response when it comes.
+fn pull(cameras: &Cameras, point: &str) -> TcpStream {
+    let body = "<a><Body><PullMessages xmlns=\"http://www.onvif.org/ver10/events/wsdl\"><Timeout>PT2M</Timeout>\
+                </PullMessages></Body></a>";
+    let mut stream = TcpStream::connect(cameras.http).expect("the server listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a timeout");
+    let length = body.len();
+    write!(stream, "POST {point} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{body}").expect("a request");
+    stream
+}
+
+fn response(mut stream: TcpStream) -> String {
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("text");
+    response
+}
+
+/// A request that surely waits: an earlier one, or a later one, has been answered because of it.
+fn waiting(cameras: &Cameras, point: &str) -> TcpStream {
+    let mut both = vec![pull(cameras, point), pull(cameras, point)];
+    both.iter().for_each(|stream| stream.set_nonblocking(true).expect("a socket"));
+    let answered = || both.iter().position(|stream| stream.peek(&mut [0]).is_ok());
+    until("one of two requests is answered", || answered().is_some());
+    let answered = both.swap_remove(answered().expect("one"));
+    for stream in [&answered, &both[0]] {
+        stream.set_nonblocking(false).expect("a socket");
+    }
+    let said = response(answered);
+    assert!(said.contains("PullMessagesResponse") && !said.contains("NotificationMessage"), "{said}");
+    both.remove(0)
+}
+
+#[test]
+fn requests_that_wait_take_no_connections_and_are_answered_when_there_is_something_to_tell() {
+    let test = "requests_that_wait_take_no_connections_and_are_answered_when_there_is_something_to_tell";
+    let Some(folder) = Folder::new(test) else { return };
+    let cameras = Cameras::start(&folder, "");
+    let create = || {
+        let (status, said) =
+            cameras.ask("/onvif/camera-1/event_service", "events", "CreatePullPointSubscription");
+        assert_eq!(status, "200", "{said}");
+        let (_, rest) = said.split_once("<wsa:Address>").expect("an address");
+        let (address, _) = rest.split_once('<').expect("an address");
+        address.strip_prefix(&format!("http://{}", cameras.http)).expect("this server").to_owned()
+    };
+    // More than one address may have connections.
+    let points: Vec<String> = (0..80).map(|_| create()).collect();
+    for point in &points {
+        let said = response(pull(&cameras, point));
+        assert_eq!(said.matches("Initialized").count(), 3, "{said}");
+    }
+    let all: Vec<TcpStream> = points.iter().map(|point| waiting(&cameras, point)).collect();
+    for (number, (point, stream)) in points.iter().zip(all).enumerate() {
+        if number % 2 == 0 {
+            let body = "<a><Body><Unsubscribe xmlns=\"http://docs.oasis-open.org/wsn/b-2\"/></Body></a>";
+            let (status, said) = cameras.post(point, body);
+            assert!(status == "200" && said.contains("UnsubscribeResponse"), "{said}");
+            let said = response(stream);
+            assert!(said.contains("ResourceUnknownFault"), "{said}");
+        } else {
+            let (status, said) = cameras.ask(point, "events", "SetSynchronizationPoint");
+            assert_eq!(status, "200", "{said}");
+            let said = response(stream);
+            assert_eq!(said.matches("Initialized").count(), 3, "{said}");
+        }
+    }
+}
+
 #[test]
 fn each_camera_is_a_device_of_its_own_and_bad_requests_get_a_sentence() {
     let test = "each_camera_is_a_device_of_its_own_and_bad_requests_get_a_sentence";
@@ -159,7 +343,7 @@ fn each_camera_is_a_device_of_its_own_and_bad_requests_get_a_sentence() {
 fn a_wrong_password_is_in_the_access_log() {
     let Some(folder) = Folder::new("a_wrong_password_is_in_the_access_log") else { return };
     let access_log = folder.path("access.log");
-    let cameras = Cameras::start_with(&folder, USERS, Some(access_log.clone()));
+    let cameras = Cameras::start_with(&folder, USERS, None, Some(access_log.clone()));
     let (status, said) = cameras.post(
         "/onvif/device_service",
         "<a><Header><Security><UsernameToken><Username>eve</Username></UsernameToken></Security></Header>\

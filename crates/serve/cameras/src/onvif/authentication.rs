@@ -9,7 +9,7 @@ use roxmltree::Node;
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
 
-use super::{Asker, Fault, WrongPassword, child};
+use super::{Asker, Fault, WrongPassword, child, times};
 use crate::plan::{Camera, Login, Plan};
 
 /// How far a client's clock may be from the camera's.
@@ -67,7 +67,8 @@ pub(super) fn check(
         return Ok(Allowed::Of(user.to_owned()));
     }
     // A client whose clock is off does not guess.
-    let age_ns = text(token, "Created").and_then(created_ns).map(|created_ns| created_ns.abs_diff(unix_ns));
+    let age_ns =
+        text(token, "Created").and_then(times::unix_ns).map(|created_ns| created_ns.abs_diff(unix_ns));
     let is_fresh = age_ns.is_some_and(|age_ns| age_ns <= AGE_NS_MAX);
     if is_fresh { Ok(Allowed::Of(user.to_owned())) } else { Err(not_authorized()) }
 }
@@ -97,15 +98,4 @@ fn has_password(token: Node<'_, '_>, login: &Login) -> bool {
     let expected =
         Sha1::new().chain_update(nonce).chain_update(created).chain_update(&login.password).finalize();
     bool::from(expected[..].ct_eq(&given))
-}
-
-/// When a token was made, since 1970.
-fn created_ns(text: &str) -> Option<u64> {
-    // Some clients say no zone, and mean UTC.
-    let begin = humantime::parse_rfc3339("1970-01-01T00:00:00Z").ok()?;
-    let since = humantime::parse_rfc3339_weak(text.strip_suffix("+00:00").unwrap_or(text))
-        .ok()?
-        .duration_since(begin)
-        .ok()?;
-    u64::try_from(since.as_nanos()).ok()
 }

@@ -1,12 +1,20 @@
-//! Configurations of the Media service: what a camera's profile consists of. Each has one choice, since a film is what it is.
+//! Configurations of both versions of the Media service: what a camera's profile consists of. Each has one choice, since a film
+//! is what it is.
 
 use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{Asked, Fault, escaped, media, text_below};
+use super::{Asked, Fault, escaped, media, media2, text_below};
 use crate::film::{Pictures, Sound};
 use crate::plan::Camera;
+
+/// Which Media service is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    One,
+    Two,
+}
 
 /// What a configuration is of.
 #[derive(Clone, Copy)]
@@ -27,39 +35,64 @@ const MULTICAST: &str = "<tt:Multicast><tt:Address><tt:Type>IPv4</tt:Type><tt:IP
                          </tt:Address><tt:Port>0</tt:Port><tt:TTL>0</tt:TTL><tt:AutoStart>false</tt:AutoStart>\
                          </tt:Multicast><tt:SessionTimeout>PT60S</tt:SessionTimeout>";
 
-/// The body of the response to `GetXConfiguration`, `GetXConfigurations`, `GetXConfigurationOptions` and
+/// The body of the response to `GetXConfigurations` and `GetXConfigurationOptions`, and of version 1 also to `GetXConfiguration` and
 /// `GetCompatibleXConfigurations`; `None` for other operations.
-pub(super) fn respond(asked: &Asked<'_>, operation: Node<'_, '_>) -> Option<Result<String, Fault>> {
+pub(super) fn respond(
+    asked: &Asked<'_>,
+    operation: Node<'_, '_>,
+    version: Version,
+) -> Option<Result<String, Fault>> {
     let name = operation.tag_name().name();
     let wanted = name.strip_prefix("Get")?;
     let (wanted, is_compatible) =
         wanted.strip_prefix("Compatible").map_or((wanted, false), |wanted| (wanted, true));
     let (kind, rest) = wanted.split_once("Configuration")?;
     let kind = Kind::of(kind)?;
+    let prefix = version.prefix();
     let named = |name| text_below(operation, name).filter(|token| !token.is_empty());
-    let body = match (rest, is_compatible) {
-        ("s", true) => media::camera(asked, named("ProfileToken").unwrap_or_default())
-            .map(|camera| kind.of_camera(camera, "trt:Configurations").unwrap_or_default()),
-        ("s", false) => Ok(asked
-            .cameras()
-            .filter_map(|camera| kind.of_camera(camera, "trt:Configurations"))
-            .collect::<String>()),
-        ("", false) => kind
+    let of_camera =
+        |camera: &Camera, element| kind.of_camera(camera, &format!("{prefix}:{element}"), version);
+    let of_profile = |token| {
+        media::camera(asked, token).map(|camera| of_camera(camera, "Configurations").unwrap_or_default())
+    };
+    let body = match (version, rest, is_compatible) {
+        (Version::One, "s", true) => of_profile(named("ProfileToken").unwrap_or_default()),
+        (Version::Two, "s", false) if named("ProfileToken").is_some() => {
+            of_profile(named("ProfileToken").unwrap_or_default())
+        }
+        (Version::Two, "s", false) if named("ConfigurationToken").is_some() => kind
             .named(asked, named("ConfigurationToken").unwrap_or_default())
-            .and_then(|camera| kind.of_camera(camera, "trt:Configuration").ok_or_else(no_configuration)),
-        ("Options", false) => {
+            .and_then(|camera| of_camera(camera, "Configurations").ok_or_else(no_configuration)),
+        (_, "s", false) => {
+            Ok(asked.cameras().filter_map(|camera| of_camera(camera, "Configurations")).collect::<String>())
+        }
+        (Version::One, "", false) => kind
+            .named(asked, named("ConfigurationToken").unwrap_or_default())
+            .and_then(|camera| of_camera(camera, "Configuration").ok_or_else(no_configuration)),
+        (_, "Options", false) => {
             let camera = match (named("ConfigurationToken"), named("ProfileToken")) {
                 (Some(token), _) => kind.named(asked, token),
                 (None, Some(token)) => media::camera(asked, token),
                 (None, None) => {
-                    asked.cameras().find(|camera| kind.options(camera).is_some()).ok_or_else(no_configuration)
+                    let has_options = |camera: &&Arc<Camera>| kind.options(camera, version).is_some();
+                    asked.cameras().find(has_options).ok_or_else(no_configuration)
                 }
             };
-            camera.and_then(|camera| kind.options(camera).ok_or_else(no_configuration))
+            camera.and_then(|camera| kind.options(camera, version).ok_or_else(no_configuration))
         }
         _ => return None,
     };
-    Some(body.map(|body| format!("<trt:{name}Response>{body}</trt:{name}Response>")))
+    Some(body.map(|body| format!("<{prefix}:{name}Response>{body}</{prefix}:{name}Response>")))
+}
+
+impl Version {
+    /// What stands before the service's elements.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::One => media::SERVICE.prefix,
+            Self::Two => media2::SERVICE.prefix,
+        }
+    }
 }
 
 fn no_configuration() -> Fault {
@@ -73,12 +106,25 @@ impl Kind {
             "AudioSource" => Self::AudioSource,
             "VideoEncoder" => Self::VideoEncoder,
             "AudioEncoder" => Self::AudioEncoder,
-            "VideoAnalytics" | "Metadata" | "AudioOutput" | "AudioDecoder" => Self::Other,
+            "VideoAnalytics" | "Analytics" | "Metadata" | "AudioOutput" | "AudioDecoder" | "PTZ" => {
+                Self::Other
+            }
             _ => return None,
         })
     }
 
-    /// The element of a profile.
+    /// As operations call it, and the profiles of version 2.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::VideoSource => "VideoSource",
+            Self::AudioSource => "AudioSource",
+            Self::VideoEncoder => "VideoEncoder",
+            Self::AudioEncoder => "AudioEncoder",
+            Self::Other => "Metadata",
+        }
+    }
+
+    /// The element of a profile of version 1.
     pub fn element(self) -> &'static str {
         match self {
             Self::VideoSource => "tt:VideoSourceConfiguration",
@@ -101,14 +147,15 @@ impl Kind {
     }
 
     /// The camera whose configuration has a token.
-    fn named<'a>(self, asked: &Asked<'a>, token: &str) -> Result<&'a Arc<Camera>, Fault> {
+    pub fn named<'a>(self, asked: &Asked<'a>, token: &str) -> Result<&'a Arc<Camera>, Fault> {
         let name = token.strip_prefix(self.prefix());
         asked.cameras().find(|camera| name == Some(&camera.name)).ok_or_else(no_configuration)
     }
 
     /// A camera's configuration, if it has one of this kind.
-    pub fn of_camera(self, camera: &Camera, element: &str) -> Option<String> {
+    pub fn of_camera(self, camera: &Camera, element: &str, version: Version) -> Option<String> {
         let name = escaped(&camera.name);
+        let mut attributes = String::new();
         let (pictures, sound) = (camera.film.pictures(), camera.film.sound());
         let content = match self {
             Self::VideoSource => {
@@ -122,18 +169,28 @@ impl Kind {
                 sound?;
                 format!("<tt:SourceToken>sound-source-{name}</tt:SourceToken>")
             }
-            Self::VideoEncoder => video_encoder(&pictures?)?,
-            Self::AudioEncoder => audio_encoder(&sound?)?,
+            Self::VideoEncoder => {
+                let pictures = pictures?;
+                if version == Version::Two {
+                    attributes = format!(
+                        " GovLength=\"{}\"{}",
+                        pictures.per_sync,
+                        attribute("Profile", pictures.profile)
+                    );
+                }
+                video_encoder(&pictures, version)?
+            }
+            Self::AudioEncoder => audio_encoder(&sound?, version)?,
             Self::Other => return None,
         };
         Some(format!(
-            "<{element} token=\"{}{name}\"><tt:Name>{name}</tt:Name><tt:UseCount>1</tt:UseCount>{content}</{element}>",
+            "<{element} token=\"{}{name}\"{attributes}><tt:Name>{name}</tt:Name><tt:UseCount>1</tt:UseCount>{content}</{element}>",
             self.prefix()
         ))
     }
 
     /// What a client may choose for a camera's configuration: what it is.
-    fn options(self, camera: &Camera) -> Option<String> {
+    fn options(self, camera: &Camera, version: Version) -> Option<String> {
         let name = escaped(&camera.name);
         let (pictures, sound) = (camera.film.pictures(), camera.film.sound());
         let content = match self {
@@ -152,25 +209,20 @@ impl Kind {
                 sound?;
                 format!("<tt:InputTokensAvailable>sound-source-{name}</tt:InputTokensAvailable>")
             }
-            Self::VideoEncoder => video_options(&pictures?)?,
-            Self::AudioEncoder => {
-                let sound = sound?;
-                format!(
-                    "<tt:Options><tt:Encoding>{}</tt:Encoding><tt:BitrateList><tt:Items>{}</tt:Items></tt:BitrateList>\
-                     <tt:SampleRateList><tt:Items>{}</tt:Items></tt:SampleRateList></tt:Options>",
-                    sound.encoding?,
-                    sound.bits_per_second / 1000,
-                    sound.clock_rate / 1000,
-                )
-            }
+            Self::VideoEncoder => match version {
+                Version::One => video_options(&pictures?)?,
+                Version::Two => return Some(video_options_2(&pictures?)),
+            },
+            Self::AudioEncoder => audio_options(&sound?, version)?,
             Self::Other => return None,
         };
-        Some(format!("<trt:Options>{content}</trt:Options>"))
+        let prefix = version.prefix();
+        Some(format!("<{prefix}:Options>{content}</{prefix}:Options>"))
     }
 }
 
 /// Width and height; 0 where they are not known.
-pub(super) fn size(pictures: Option<&Pictures>) -> (u32, u32) {
+pub(super) fn size(pictures: Option<&Pictures>) -> (u16, u16) {
     pictures.and_then(|pictures| pictures.size).unwrap_or((0, 0))
 }
 
@@ -179,27 +231,42 @@ fn only(element: &str, number: u64) -> String {
     format!("<tt:{element}><tt:Min>{number}</tt:Min><tt:Max>{number}</tt:Max></tt:{element}>")
 }
 
+/// An attribute, if there is something to say.
+fn attribute(name: &str, value: Option<&str>) -> String {
+    value.map(|value| format!(" {name}=\"{value}\"")).unwrap_or_default()
+}
+
 fn resolution(pictures: &Pictures, element: &str) -> String {
     let (width, height) = size(Some(pictures));
     format!("<tt:{element}><tt:Width>{width}</tt:Width><tt:Height>{height}</tt:Height></tt:{element}>")
 }
 
-/// `None` where version 1.0 of the service has no name for the coding.
-fn video_encoder(pictures: &Pictures) -> Option<String> {
-    let of_coding = pictures.h264_profile.map(|profile| {
+/// `None` where the version of the service has no name for the coding.
+fn video_encoder(pictures: &Pictures, version: Version) -> Option<String> {
+    let resolution = resolution(pictures, "Resolution");
+    let (per_second, kbits_per_second) = (pictures.per_second, pictures.bits_per_second / 1000);
+    let encoding = match version {
+        Version::One => pictures.encoding?,
+        Version::Two => {
+            return Some(format!(
+                "<tt:Encoding>{}</tt:Encoding>{resolution}<tt:RateControl ConstantBitRate=\"false\">\
+                 <tt:FrameRateLimit>{per_second}</tt:FrameRateLimit><tt:BitrateLimit>{kbits_per_second}</tt:BitrateLimit>\
+                 </tt:RateControl><tt:Quality>1</tt:Quality>",
+                pictures.format
+            ));
+        }
+    };
+    let profile = pictures.profile.filter(|_| encoding == "H264").map(|profile| {
         format!(
             "<tt:H264><tt:GovLength>{}</tt:GovLength><tt:H264Profile>{profile}</tt:H264Profile></tt:H264>",
             pictures.per_sync
         )
     });
     Some(format!(
-        "<tt:Encoding>{}</tt:Encoding>{}<tt:Quality>1</tt:Quality><tt:RateControl><tt:FrameRateLimit>{}</tt:FrameRateLimit>\
-         <tt:EncodingInterval>1</tt:EncodingInterval><tt:BitrateLimit>{}</tt:BitrateLimit></tt:RateControl>{}{MULTICAST}",
-        pictures.encoding?,
-        resolution(pictures, "Resolution"),
-        pictures.per_second,
-        pictures.bits_per_second / 1000,
-        of_coding.unwrap_or_default(),
+        "<tt:Encoding>{encoding}</tt:Encoding>{resolution}<tt:Quality>1</tt:Quality><tt:RateControl>\
+         <tt:FrameRateLimit>{per_second}</tt:FrameRateLimit><tt:EncodingInterval>1</tt:EncodingInterval>\
+         <tt:BitrateLimit>{kbits_per_second}</tt:BitrateLimit></tt:RateControl>{}{MULTICAST}",
+        profile.unwrap_or_default(),
     ))
 }
 
@@ -210,7 +277,8 @@ fn video_options(pictures: &Pictures) -> Option<String> {
         _ => only("GovLengthRange", pictures.per_sync.into()),
     };
     let profile = pictures
-        .h264_profile
+        .profile
+        .filter(|_| encoding == "H264")
         .map(|profile| format!("<tt:H264ProfilesSupported>{profile}</tt:H264ProfilesSupported>"));
     Some(format!(
         "{}<tt:{encoding}>{}{length}{}{}{}</tt:{encoding}>",
@@ -222,12 +290,48 @@ fn video_options(pictures: &Pictures) -> Option<String> {
     ))
 }
 
-/// `None` where version 1.0 of the service has no name for the coding.
-fn audio_encoder(sound: &Sound) -> Option<String> {
-    Some(format!(
-        "<tt:Encoding>{}</tt:Encoding><tt:Bitrate>{}</tt:Bitrate><tt:SampleRate>{}</tt:SampleRate>{MULTICAST}",
-        sound.encoding?,
+fn video_options_2(pictures: &Pictures) -> String {
+    let (gov, per_second) = (pictures.per_sync, pictures.per_second);
+    format!(
+        "<tr2:Options GovLengthRange=\"{gov} {gov}\" FrameRatesSupported=\"{per_second}\"{} ConstantBitRateSupported=\"false\">\
+         <tt:Encoding>{}</tt:Encoding>{}{}{}</tr2:Options>",
+        attribute("ProfilesSupported", pictures.profile),
+        pictures.format,
+        only("QualityRange", 1),
+        resolution(pictures, "ResolutionsAvailable"),
+        only("BitrateRange", pictures.bits_per_second / 1000),
+    )
+}
+
+/// `None` where the version of the service has no name for the coding.
+fn sound_encoding(sound: &Sound, version: Version) -> Option<&'static str> {
+    match version {
+        Version::One => sound.encoding,
+        Version::Two => Some(sound.format),
+    }
+}
+
+fn audio_encoder(sound: &Sound, version: Version) -> Option<String> {
+    let encoding = sound_encoding(sound, version)?;
+    let (kbits_per_second, kilohertz) = (sound.bits_per_second / 1000, sound.clock_rate / 1000);
+    let numbers =
+        format!("<tt:Bitrate>{kbits_per_second}</tt:Bitrate><tt:SampleRate>{kilohertz}</tt:SampleRate>");
+    Some(match version {
+        Version::One => format!("<tt:Encoding>{encoding}</tt:Encoding>{numbers}{MULTICAST}"),
+        Version::Two => format!("<tt:Encoding>{encoding}</tt:Encoding>{numbers}"),
+    })
+}
+
+fn audio_options(sound: &Sound, version: Version) -> Option<String> {
+    let content = format!(
+        "<tt:Encoding>{}</tt:Encoding><tt:BitrateList><tt:Items>{}</tt:Items></tt:BitrateList>\
+         <tt:SampleRateList><tt:Items>{}</tt:Items></tt:SampleRateList>",
+        sound_encoding(sound, version)?,
         sound.bits_per_second / 1000,
         sound.clock_rate / 1000,
-    ))
+    );
+    Some(match version {
+        Version::One => format!("<tt:Options>{content}</tt:Options>"),
+        Version::Two => content,
+    })
 }

@@ -2,27 +2,35 @@
 
 use roxmltree::Node;
 
-use super::{Asked, DEVICE, Fault, MEDIA, date, text_below};
+use super::times::date;
+use super::{Asked, Fault, Reply, SERVICES, Service, events, media, text_below};
 use crate::chance::{Purpose, draw};
+
+pub(super) const SERVICE: Service = Service {
+    namespace: "http://www.onvif.org/ver10/device/wsdl",
+    prefix: "tds",
+    path: "device_service",
+    capabilities: "<tds:Capabilities><tds:Network IPFilter=\"false\"/><tds:Security UsernameToken=\"true\" HttpDigest=\"false\"/>\
+                   <tds:System DiscoveryResolve=\"false\"/></tds:Capabilities>",
+    respond,
+};
 
 /// Operations that clients may ask for before they have a password.
 pub(super) const OPEN: &[&str] =
     &["GetSystemDateAndTime", "GetCapabilities", "GetServices", "GetServiceCapabilities", "GetHostname"];
 
-/// The body of the response; `None` for operations that there are not.
-pub(super) fn respond(asked: &Asked<'_>, operation: Node<'_, '_>) -> Option<Result<String, Fault>> {
+fn respond(asked: &Asked<'_>, operation: Node<'_, '_>) -> Option<Result<Reply, Fault>> {
     let text = match operation.tag_name().name() {
         "GetSystemDateAndTime" => date_and_time(asked),
         "GetDeviceInformation" => information(asked),
-        "GetCapabilities" => return Some(capabilities(asked, operation)),
-        "GetServices" => services(asked),
-        "GetServiceCapabilities" => service_capabilities(),
+        "GetCapabilities" => return Some(capabilities(asked, operation).map(Reply::Body)),
+        "GetServices" => services(asked, operation),
         "GetScopes" => scopes(asked),
         "GetHostname" => hostname(asked),
         "GetNetworkInterfaces" => network_interfaces(asked),
         _ => return None,
     };
-    Some(Ok(text))
+    Some(Ok(Reply::Body(text)))
 }
 
 fn date_and_time(asked: &Asked<'_>) -> String {
@@ -81,16 +89,23 @@ fn capabilities(asked: &Asked<'_>, operation: Node<'_, '_>) -> Result<String, Fa
          <tt:SystemBackup>false</tt:SystemBackup><tt:SystemLogging>false</tt:SystemLogging>\
          <tt:FirmwareUpgrade>false</tt:FirmwareUpgrade><tt:SupportedVersions><tt:Major>2</tt:Major>\
          <tt:Minor>0</tt:Minor></tt:SupportedVersions></tt:System></tt:Device>",
-        asked.address("device_service")
+        asked.address(SERVICE.path)
     );
     let media = format!(
         "<tt:Media><tt:XAddr>{}</tt:XAddr><tt:StreamingCapabilities><tt:RTPMulticast>false</tt:RTPMulticast>\
          <tt:RTP_TCP>true</tt:RTP_TCP><tt:RTP_RTSP_TCP>true</tt:RTP_RTSP_TCP></tt:StreamingCapabilities></tt:Media>",
-        asked.address("media_service")
+        asked.address(media::SERVICE.path)
+    );
+    let events = format!(
+        "<tt:Events><tt:XAddr>{}</tt:XAddr><tt:WSSubscriptionPolicySupport>false</tt:WSSubscriptionPolicySupport>\
+         <tt:WSPullPointSupport>true</tt:WSPullPointSupport><tt:WSPausableSubscriptionManagerInterfaceSupport>false\
+         </tt:WSPausableSubscriptionManagerInterfaceSupport></tt:Events>",
+        asked.address(events::SERVICE.path)
     );
     let chosen = match category {
-        "All" => device + &media,
+        "All" => device + &events + &media,
         "Device" => device,
+        "Events" => events,
         "Media" => media,
         other => {
             let why = format!("the device has no capabilities of the category {other}");
@@ -102,22 +117,22 @@ fn capabilities(asked: &Asked<'_>, operation: Node<'_, '_>) -> Result<String, Fa
     ))
 }
 
-fn services(asked: &Asked<'_>) -> String {
-    let all = [(DEVICE, "device_service"), (MEDIA, "media_service")].map(|(namespace, service)| {
+fn services(asked: &Asked<'_>, operation: Node<'_, '_>) -> String {
+    let has_capabilities =
+        text_below(operation, "IncludeCapability").is_some_and(|text| matches!(text, "true" | "1"));
+    let all = SERVICES.each_ref().map(|service| {
+        let Service { namespace, capabilities, .. } = service;
+        let capabilities = match has_capabilities {
+            true => format!("<tds:Capabilities>{capabilities}</tds:Capabilities>"),
+            false => String::new(),
+        };
         format!(
-            "<tds:Service><tds:Namespace>{namespace}</tds:Namespace><tds:XAddr>{}</tds:XAddr>\
+            "<tds:Service><tds:Namespace>{namespace}</tds:Namespace><tds:XAddr>{}</tds:XAddr>{capabilities}\
              <tds:Version><tt:Major>2</tt:Major><tt:Minor>0</tt:Minor></tds:Version></tds:Service>",
-            asked.address(service)
+            asked.address(service.path)
         )
     });
     format!("<tds:GetServicesResponse>{}</tds:GetServicesResponse>", all.concat())
-}
-
-fn service_capabilities() -> String {
-    "<tds:GetServiceCapabilitiesResponse><tds:Capabilities><tds:Network IPFilter=\"false\"/>\
-     <tds:Security UsernameToken=\"true\" HttpDigest=\"false\"/><tds:System DiscoveryResolve=\"false\"/>\
-     </tds:Capabilities></tds:GetServiceCapabilitiesResponse>"
-        .to_owned()
 }
 
 /// The scopes of a device called so.

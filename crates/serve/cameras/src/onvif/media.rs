@@ -1,21 +1,30 @@
-//! The Media service: a profile for each camera, with the camera's name as its token.
+//! The Media service, version 1: a profile for each camera, with the camera's name as its token.
 
 use std::sync::Arc;
 
 use roxmltree::Node;
 
-use super::{Asked, Fault, configurations, escaped, text_below};
+use super::configurations::{self, Version};
+use super::{Asked, Fault, Reply, Service, escaped, text_below};
 use crate::plan::Camera;
 
-/// The body of the response; `None` for operations that there are not.
-pub(super) fn respond(asked: &Asked<'_>, operation: Node<'_, '_>) -> Option<Result<String, Fault>> {
+pub(super) const SERVICE: Service = Service {
+    namespace: "http://www.onvif.org/ver10/media/wsdl",
+    prefix: "trt",
+    path: "media_service",
+    capabilities: "<trt:Capabilities SnapshotUri=\"false\" Rotation=\"false\"><trt:ProfileCapabilities MaximumNumberOfProfiles=\"1\"/>\
+                   <trt:StreamingCapabilities RTPMulticast=\"false\" RTP_TCP=\"true\" RTP_RTSP_TCP=\"true\"/></trt:Capabilities>",
+    respond,
+};
+
+fn respond(asked: &Asked<'_>, operation: Node<'_, '_>) -> Option<Result<Reply, Fault>> {
     let named = || camera(asked, text_below(operation, "ProfileToken").unwrap_or_default());
     let name = operation.tag_name().name();
     let all = |each: fn(&Camera) -> Option<String>| -> String {
         let all: String = asked.cameras().filter_map(|camera| each(camera)).collect();
         format!("<trt:{name}Response>{all}</trt:{name}Response>")
     };
-    Some(match name {
+    let body = match name {
         "GetProfiles" => Ok(all(|camera| Some(profile(camera, "trt:Profiles")))),
         "GetProfile" => named().map(|camera| {
             format!("<trt:GetProfileResponse>{}</trt:GetProfileResponse>", profile(camera, "trt:Profile"))
@@ -24,13 +33,16 @@ pub(super) fn respond(asked: &Asked<'_>, operation: Node<'_, '_>) -> Option<Resu
         "GetAudioSources" => Ok(all(sound_source)),
         "GetAudioOutputs" | "GetOSDs" => Ok(all(|_| None)),
         "GetStreamUri" => named().map(|camera| stream_uri(asked, camera)),
-        "GetSnapshotUri" => named().and_then(|_| {
-            let why = "the cameras have no snapshots: the server decodes no pictures";
-            Err(Fault::of_sender("ter:ActionNotSupported", why))
-        }),
-        "GetServiceCapabilities" => Ok(service_capabilities()),
-        _ => return configurations::respond(asked, operation),
-    })
+        "GetSnapshotUri" => named().and_then(no_snapshots),
+        _ => configurations::respond(asked, operation, Version::One)?,
+    };
+    Some(body.map(Reply::Body))
+}
+
+/// Version 2 refuses them, too.
+pub(super) fn no_snapshots(_: &Arc<Camera>) -> Result<String, Fault> {
+    let why = "the cameras have no snapshots: the server decodes no pictures";
+    Err(Fault::of_sender("ter:ActionNotSupported", why))
 }
 
 /// The camera of a profile.
@@ -42,7 +54,8 @@ pub(super) fn camera<'a>(asked: &Asked<'a>, token: &str) -> Result<&'a Arc<Camer
 fn profile(camera: &Camera, element: &str) -> String {
     let name = escaped(&camera.name);
     let parts = configurations::ALL.into_iter();
-    let parts: String = parts.filter_map(|kind| kind.of_camera(camera, kind.element())).collect();
+    let parts: String =
+        parts.filter_map(|kind| kind.of_camera(camera, kind.element(), Version::One)).collect();
     format!("<{element} token=\"{name}\" fixed=\"true\"><tt:Name>{name}</tt:Name>{parts}</{element}>")
 }
 
@@ -65,20 +78,16 @@ fn sound_source(camera: &Camera) -> Option<String> {
     ))
 }
 
-fn stream_uri(asked: &Asked<'_>, camera: &Camera) -> String {
-    format!(
-        "<trt:GetStreamUriResponse><trt:MediaUri><tt:Uri>rtsp://{}/{}</tt:Uri>\
-         <tt:InvalidAfterConnect>false</tt:InvalidAfterConnect><tt:InvalidAfterReboot>false</tt:InvalidAfterReboot>\
-         <tt:Timeout>PT0S</tt:Timeout></trt:MediaUri></trt:GetStreamUriResponse>",
-        asked.place.rtsp,
-        escaped(&camera.name)
-    )
+/// Where a camera is watched.
+pub(super) fn address(asked: &Asked<'_>, camera: &Camera) -> String {
+    format!("rtsp://{}/{}", asked.place.rtsp, escaped(&camera.name))
 }
 
-fn service_capabilities() -> String {
-    "<trt:GetServiceCapabilitiesResponse><trt:Capabilities SnapshotUri=\"false\" Rotation=\"false\">\
-     <trt:ProfileCapabilities MaximumNumberOfProfiles=\"1\"/>\
-     <trt:StreamingCapabilities RTPMulticast=\"false\" RTP_TCP=\"true\" RTP_RTSP_TCP=\"true\"/>\
-     </trt:Capabilities></trt:GetServiceCapabilitiesResponse>"
-        .to_owned()
+fn stream_uri(asked: &Asked<'_>, camera: &Camera) -> String {
+    format!(
+        "<trt:GetStreamUriResponse><trt:MediaUri><tt:Uri>{}</tt:Uri>\
+         <tt:InvalidAfterConnect>false</tt:InvalidAfterConnect><tt:InvalidAfterReboot>false</tt:InvalidAfterReboot>\
+         <tt:Timeout>PT0S</tt:Timeout></trt:MediaUri></trt:GetStreamUriResponse>",
+        address(asked, camera)
+    )
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use forebay_cameras::onvif::{self, Asker, Place, discovery};
+use forebay_cameras::onvif::{self, Answer, Asker, Place, discovery};
 use forebay_cameras::{Film, Plan, Script, Timeline, Wanted};
 use forebay_media::Media;
 
@@ -13,6 +13,12 @@ const SECOND: u64 = 1_000_000_000;
 const UNIX_NS: u64 = 1_700_000_000 * SECOND;
 /// What of a timeline is looked at.
 const EVENTS_MAX: usize = 300;
+
+/// The longest response: 256 messages, or what a request has of its own.
+const RESPONSE_BYTES_MAX: usize = 1 << 20;
+const SUBSCRIBE: &str = r#"<Envelope xmlns="http://www.w3.org/2003/05/soap-envelope"><Header><Security><UsernameToken><Username>ada</Username>
+<Password Type="x#PasswordText">lovelace</Password></UsernameToken></Security></Header><Body>
+<CreatePullPointSubscription xmlns="http://www.onvif.org/ver10/events/wsdl"/></Body></Envelope>"#;
 
 /// Two seconds of sound: AAC, 44.1 kHz, one channel.
 pub static FILM: LazyLock<Arc<Film>> = LazyLock::new(|| {
@@ -27,9 +33,15 @@ pub static FILM: LazyLock<Arc<Film>> = LazyLock::new(|| {
     Arc::new(film.expect("a film"))
 });
 
+/// More changes than anybody is told of.
+const ALARMS: &str = r#"
+fault = [{ kind = "night", every = "2ns", for = "1ns" }, { kind = "drop", every = "1s" }]
+motion = [{ from = "500ms", for = "1s", in-film = true }, { every = "3s", for = "1s" }]
+"#;
+
 /// Cameras for everybody, and cameras with users.
 static PLANS: LazyLock<[Plan; 2]> = LazyLock::new(|| {
-    ["", "user = \"ada\"\npassword = \"lovelace\"\ncamera = [{ number = 2, name = \"door\" }]"].map(
+    [ALARMS, "user = \"ada\"\npassword = \"lovelace\"\ncamera = [{ number = 2, name = \"door\" }]"].map(
         |script| {
             let script = Script::parse(script).expect("a script");
             plan(script).expect("a plan")
@@ -52,12 +64,25 @@ pub fn requests(data: &[u8]) {
         let asker = Asker {
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
             guesses: &Mutex::default(),
+            pull_points: &Mutex::default(),
             now_ns: 5 * SECOND,
             at_ns: 5 * SECOND,
             unix_ns: UNIX_NS + 5 * SECOND,
         };
-        let response = onvif::answer(plan, &place, path, envelope, &asker);
+        // The pull points of all devices are there, so that requests find some.
+        for device in ["/onvif/event_service", "/onvif/camera-1/event_service", "/onvif/door/event_service"] {
+            onvif::answer(plan, &place, device, SUBSCRIBE, &asker);
+        }
+        let response = match onvif::answer(plan, &place, path, envelope, &asker) {
+            Answer::Ready(response) => response,
+            Answer::Later(mut pull) => {
+                let mut answer = |at_ns| pull.answer(plan, asker.pull_points, at_ns);
+                // None waits for longer than two minutes.
+                answer(asker.at_ns).or_else(|| answer(asker.at_ns + 120 * SECOND)).expect("an answer")
+            }
+        };
         is_envelope(&response.body);
+        assert!(response.body.len() < RESPONSE_BYTES_MAX, "{} bytes", response.body.len());
         assert!(matches!(response.status, 200 | 400 | 401 | 500), "{response:?}");
     }
 }

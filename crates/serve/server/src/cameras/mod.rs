@@ -6,6 +6,7 @@
 mod loading;
 mod onvif;
 mod sending;
+mod waiting;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -154,6 +155,8 @@ impl Cameras {
             rtsp_port: rtsp.port(),
             http_port,
             guesses: Arc::default(),
+            pull_points: Arc::default(),
+            waiting: Arc::default(),
             mailbox,
         };
         face.clone().serve(listener)?;

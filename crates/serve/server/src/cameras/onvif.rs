@@ -1,4 +1,5 @@
-//! ONVIF over HTTP, and WS-Discovery over UDP: a thread for each, beside the one that sends packets.
+//! ONVIF over HTTP, and WS-Discovery over UDP: a thread for each, beside the one that sends packets. Requests that wait are kept
+//! by a third one.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -8,11 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use forebay_cameras::Plan;
-use forebay_cameras::onvif::{self, Asker, Place, REQUEST_BYTES_MAX, WrongPassword, discovery};
+use forebay_cameras::onvif::{
+    self, Answer, Asker, Place, PullPoints, REQUEST_BYTES_MAX, Response, WrongPassword, discovery,
+};
 use forebay_rtsp::address::neighbourhood;
 use forebay_rtsp::server::Guesses;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 
+use super::waiting::Waiting;
 use crate::clock;
 use crate::error::{Result, to};
 use crate::readers::{Done, Mailbox};
@@ -21,7 +25,7 @@ use crate::readers::{Done, Mailbox};
 const CONNECTIONS_MAX: usize = 512;
 const CONNECTIONS_PER_ADDRESS: usize = 64;
 /// How long a client may take for its request, and for the response.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
@@ -32,7 +36,7 @@ const ANSWER_PAUSE: Duration = Duration::from_micros(500);
 /// Between two probes that are answered, so that a flood of probes makes no flood of answers.
 const PROBE_PAUSE: Duration = Duration::from_millis(250);
 
-/// What both threads know.
+/// What all threads know.
 #[derive(Clone)]
 pub(super) struct Face {
     pub plan: Arc<Plan>,
@@ -42,6 +46,10 @@ pub(super) struct Face {
     pub http_port: u16,
     /// Wrong passwords, by address.
     pub guesses: Arc<Mutex<Guesses>>,
+    /// What clients want to be told of.
+    pub pull_points: Arc<Mutex<PullPoints>>,
+    /// Requests for that.
+    pub waiting: Arc<Waiting>,
     /// The way to the log.
     pub mailbox: Mailbox,
 }
@@ -95,6 +103,7 @@ impl Face {
     /// Answers requests on a listener until the process ends.
     pub fn serve(self, listener: TcpListener) -> Result<()> {
         listener.set_nonblocking(false).map_err(to("a socket"))?;
+        Waiting::keep(self.clone())?;
         let busy = Busy::default();
         let accept = move || {
             for stream in listener.incoming() {
@@ -108,7 +117,7 @@ impl Face {
                 let face = self.clone();
                 let answer = move || {
                     // A client that goes away needs no answer.
-                    let _ = face.answer(&stream, client.ip().to_canonical());
+                    let _ = face.answer(stream, client.ip().to_canonical());
                     drop(visit);
                 };
                 // A connection for which there is no thread is closed.
@@ -119,38 +128,44 @@ impl Face {
         Ok(())
     }
 
-    fn answer(&self, stream: &TcpStream, client: IpAddr) -> io::Result<()> {
+    /// The time from the epoch.
+    pub fn at_ns(&self) -> u64 {
+        clock::now_ns().saturating_add_signed(self.since_epoch_ns)
+    }
+
+    fn answer(&self, mut stream: TcpStream, client: IpAddr) -> io::Result<()> {
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (path, body) = receive(stream, Instant::now() + PATIENCE)?;
+        let (path, body) = receive(&stream, Instant::now() + PATIENCE)?;
         let host = stream.local_addr()?.ip().to_canonical();
         let place = Place {
             http: SocketAddr::new(host, self.http_port).to_string(),
             rtsp: SocketAddr::new(host, self.rtsp_port).to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let now_ns = clock::now_ns();
         let asker = Asker {
             client,
             guesses: &self.guesses,
-            now_ns,
-            at_ns: now_ns.saturating_add_signed(self.since_epoch_ns),
+            pull_points: &self.pull_points,
+            now_ns: clock::now_ns(),
+            at_ns: self.at_ns(),
             unix_ns: clock::unix_ns(),
         };
-        let response = onvif::answer(&self.plan, &place, &path, &body, &asker);
-        let (status, length) = (response.status, response.body.len());
+        let response = match onvif::answer(&self.plan, &place, &path, &body, &asker) {
+            Answer::Ready(response) => response,
+            Answer::Later(pull) => {
+                self.waiting.add(self, pull, stream);
+                return Ok(());
+            }
+        };
+        let bytes = written(&response);
+        let status = response.status;
         if let Some(wrong_password) = response.wrong_password {
             self.mailbox.post(Done::Guessed(Guess { client, path, status, wrong_password }));
         }
-        let reason = match status {
-            200 => "OK",
-            429 => "Too Many Requests",
-            _ => "Bad Request",
-        };
-        let head = format!(
-            "HTTP/1.1 {status} {reason}\r\nContent-Type: application/soap+xml; charset=utf-8\r\n\
-             Content-Length: {length}\r\nConnection: close\r\n\r\n"
-        );
-        (&*stream).write_all(&[head.as_bytes(), response.body.as_bytes()].concat())
+        if let Some(point) = response.stirs {
+            self.waiting.stir(self, point);
+        }
+        stream.write_all(&bytes)
     }
 
     /// Answers probes until the process ends.
@@ -175,6 +190,22 @@ impl Face {
         thread::Builder::new().name("discovery".to_owned()).spawn(answer)?;
         Ok(())
     }
+}
+
+/// A response as it is sent.
+pub(super) fn written(response: &Response) -> Vec<u8> {
+    let Response { status, body, .. } = response;
+    let reason = match status {
+        200 => "OK",
+        429 => "Too Many Requests",
+        _ => "Bad Request",
+    };
+    let head = format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: application/soap+xml; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body.as_bytes()].concat()
 }
 
 /// The path and the body of a request.
