@@ -14,7 +14,8 @@
 //!                            timeline --> events: packets, reports, dropped connections
 //! ```
 //!
-//! [`onvif`] answers what recorders ask a camera first.
+//! [`Changes`] are what a camera would notice by itself: motion, signal loss, night. [`onvif`] answers what recorders ask a camera
+//! first, and tells them of these.
 //!
 //! # Chance
 //!
