@@ -34,7 +34,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("media", &["rtsp"]),
     ("streaming", &["media", "rtsp"]),
     ("hls", &["media", "rtsp", "streaming"]),
-    ("cameras", &["media", "rtsp"]),
+    ("cameras", &["hls", "media", "rtsp"]),
     ("server", &["cameras", "hls", "linux", "media", "quantity", "rtsp", "streaming"]),
     ("lab", &["linux", "names"]),
     ("counters", &["linux", "quantity", "results"]),

@@ -141,11 +141,7 @@ fn messages(body: &str) -> Vec<(String, bool, bool)> {
     let all = document.descendants().filter(|node| node.tag_name().name() == "NotificationMessage");
     all.map(|message| {
         let of = |name: &str| {
-            message
-                .descendants()
-                .filter(|node| node.tag_name().name() == name)
-                .next_back()
-                .expect("an element")
+            message.descendants().rfind(|node| node.tag_name().name() == name).expect("an element")
         };
         assert!(
             of("Source").first_element_child().expect("an item").attribute("Value")

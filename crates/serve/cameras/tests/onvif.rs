@@ -106,5 +106,9 @@ fn a_response_names_the_request_that_it_is_for() {
     let expected =
         "<s:Header><wsa:Action>x/GetScopesResponse</wsa:Action><wsa:RelatesTo>uuid:1&amp;2</wsa:RelatesTo>";
     assert!(body.contains(expected), "{body}");
-    assert!(!cameras.ask(DEVICE, "GetScopes", "", "192.0.2.7", 0).body.contains("<s:Header>"));
+    // It repeats no long one.
+    let long = header.replace("uuid:1", &"1".repeat(10_000));
+    for header in ["", &long] {
+        assert!(!cameras.ask(DEVICE, "GetScopes", header, "192.0.2.7", 0).body.contains("<s:Header>"));
+    }
 }

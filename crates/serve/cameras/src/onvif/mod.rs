@@ -1,7 +1,7 @@
 //! ONVIF: what recorders and gateways ask a camera first. Requests come in as text, responses go out as text.
 //!
 //! The path of a request chooses the device: `/onvif/device_service` is one device with all cameras, and
-//! `/onvif/NAME/device_service` is one camera. Both have the services of [`SERVICES`].
+//! `/onvif/NAME/device_service` is one camera. Both have the Device, the Event and two Media services.
 //!
 //! What waits for something to tell is a [`Pull`]: alarms follow from the plan, so it knows when to look next.
 //!
@@ -30,6 +30,8 @@ pub use pull_points::{Pull, PullPoints};
 
 /// The longest request, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// The longest name of a request that its response repeats: those of requests that wait are kept.
+const NAME_BYTES_MAX: usize = 512;
 /// The elements that a request may have.
 const NODES_MAX: u32 = 2_000;
 
@@ -286,7 +288,10 @@ impl Enveloping {
     fn for_request(root: Node<'_, '_>) -> Self {
         let namespace =
             if root.tag_name().namespace() == Some(ENVELOPE_1_1) { ENVELOPE_1_1 } else { ENVELOPE };
-        let of_header = |name| child(child(root, "Header")?, name)?.text().map(str::trim);
+        let of_header = |name| {
+            let text = child(child(root, "Header")?, name)?.text().map(str::trim)?;
+            (text.len() <= NAME_BYTES_MAX).then_some(text)
+        };
         let header = match (of_header("Action"), of_header("MessageID")) {
             (Some(action), Some(id)) => format!(
                 "<s:Header><wsa:Action>{}Response</wsa:Action><wsa:RelatesTo>{}</wsa:RelatesTo></s:Header>",

@@ -1,10 +1,11 @@
 //! Times in requests and responses (XML Schema Part 2, sections 3.2.6 and 3.2.7).
 
 use core::time::Duration;
-use std::time::UNIX_EPOCH;
 
 use forebay_rtsp::range::SECOND_NS;
 
+/// When times begin.
+const BEGIN: &str = "1970-01-01T00:00:00Z";
 const DAY_NS: u64 = 86_400 * SECOND_NS;
 /// What the parts of a duration last; those behind the `T`, and those before it. A client of cameras counts no long months.
 const PARTS: [[(char, u64); 3]; 2] = [
@@ -14,15 +15,17 @@ const PARTS: [[(char, u64); 3]; 2] = [
 
 /// A time since 1970 as `2026-11-26T20:00:00.000Z`.
 pub(super) fn date(unix_ns: u64) -> String {
-    let time = UNIX_EPOCH.checked_add(Duration::from_nanos(unix_ns));
+    let begin = humantime::parse_rfc3339(BEGIN).ok();
+    let time = begin.and_then(|begin| begin.checked_add(Duration::from_nanos(unix_ns)));
     time.map(|time| humantime::format_rfc3339_millis(time).to_string()).unwrap_or_default()
 }
 
 /// A date as a time since 1970.
 pub(super) fn unix_ns(text: &str) -> Option<u64> {
+    let begin = humantime::parse_rfc3339(BEGIN).ok()?;
     // Some clients say no zone, and mean UTC.
     let time = humantime::parse_rfc3339_weak(text.strip_suffix("+00:00").unwrap_or(text)).ok()?;
-    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
+    u64::try_from(time.duration_since(begin).ok()?.as_nanos()).ok()
 }
 
 /// A duration such as `PT1M30S`, in nanoseconds.
