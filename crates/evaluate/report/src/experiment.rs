@@ -9,6 +9,7 @@ use crate::{
     question::{Entry, Question, family, questions},
     results::{Key, Results, key},
     summary::{counted, list},
+    title::{Of, titles},
 };
 
 /// Runs that are shown together.
@@ -35,96 +36,6 @@ const AGAIN_MAX: usize = 4;
 /// Options that tell where results went and nothing of what was measured.
 const OUTPUTS: [&str; 2] = ["--json", "--svg"];
 
-/// Words of a command in order, what it is about, and what is done.
-const KNOWN: [(&str, &str, &str); 18] = [
-    (
-        "evaluate corpus --second-run",
-        "Real programs that run again, with forebay run",
-        "Real command lines run alone and with forebay, which has recorded one run before. All files are cold.",
-    ),
-    (
-        "evaluate corpus",
-        "Real programs with forebay run",
-        "Real command lines run alone and with forebay. All files are cold.",
-    ),
-    (
-        "evaluate speculation --table 5",
-        "Programs that swap, with forebay run",
-        "Programs run with less memory than they need: without speculation, with it, and with it under memory control.",
-    ),
-    (
-        "evaluate speculation",
-        "Programs that wait for files, with forebay run",
-        "Programs read cold files from several disks, alone and with forebay.",
-    ),
-    (
-        "evaluate overhead",
-        "Programs that forebay run cannot help",
-        "All data are in memory, or the program only computes. Overhead is the time that forebay adds.",
-    ),
-    (
-        "evaluate host",
-        "What the parts of this machine cost",
-        "Caches, translations, switches, faults, system calls, packets and disks, each measured alone.",
-    ),
-    (
-        "evaluate millipage --chunking",
-        "Sharing memory in chunks",
-        "Hosts share the molecules of WATER in chunks.",
-    ),
-    (
-        "evaluate millipage --false-sharing",
-        "Two writers on one page",
-        "Two hosts write neighbouring values, each in a minipage or in a page shared as a whole.",
-    ),
-    (
-        "evaluate millipage --figure 6",
-        "Parallel programs on shared memory",
-        "Programs run on several hosts of forebay share, and alone.",
-    ),
-    (
-        "evaluate millipage --peers",
-        "Shared memory beside MPI",
-        "The same programs run on forebay share and with MPI.",
-    ),
-    (
-        "evaluate millipage --table 1",
-        "What shared memory costs",
-        "A fault, a barrier, a lock and messages between hosts, each measured alone.",
-    ),
-    (
-        "evaluate multiview",
-        "Reading memory through many views",
-        "The same memory is read through one view and through many.",
-    ),
-    (
-        "evaluate server streaming",
-        "What limits streaming servers",
-        "Streaming servers run under load, with their processor time, faults and waits counted.",
-    ),
-    (
-        "evaluate server web",
-        "What limits web servers",
-        "Web servers run under load, with their processor time, faults and waits counted.",
-    ),
-    (
-        "evaluate streaming",
-        "Streams to many clients, with forebay serve",
-        "Servers send media to many clients at once. A stream is late if one packet in a hundred is late or lost.",
-    ),
-    (
-        "evaluate why",
-        "What binds a server, by experiment",
-        "One resource at a time is taken away in known doses.",
-    ),
-    (
-        "evaluate need",
-        "How much memory a program needs",
-        "The limit of memory is walked down and up again under load.",
-    ),
-    ("evaluate meter", "What a program uses", "A program runs with its times, faults and waits counted."),
-];
-
 /// The experiments of `results`, in the order of the runs.
 pub(crate) fn experiments(results: &Results) -> Vec<Experiment<'_>> {
     let mut groups: Vec<Group> = Vec::new();
@@ -143,27 +54,20 @@ pub(crate) fn experiments(results: &Results) -> Vec<Experiment<'_>> {
             None => groups.push(Group { words, runs: vec![run], entries }),
         }
     }
-    let commands: Vec<String> = groups.iter().map(|group| title(results, &group.runs)).collect();
-    let titles: Vec<(String, &str)> = commands.iter().map(|command| known(command)).collect();
-    let named = groups.into_iter().enumerate().map(|(place, group)| {
-        let (title, about) = &titles[place];
-        let namesakes: Vec<&str> = (0..titles.len())
-            .filter(|other| *other != place && titles[*other].0 == *title)
-            .map(|other| commands[other].as_str())
-            .collect();
-        let alone = namesakes.is_empty();
-        let origin = || format!("{title}: {}", origin(results, group.runs[0], &commands[place], &namesakes));
-        Experiment {
-            command: commands[place].clone(),
-            title: if alone { title.clone() } else { origin() },
+    let commands: Vec<String> = groups.iter().map(|group| shared(results, &group.runs)).collect();
+    let of = commands.iter().zip(&groups).map(|(command, group)| Of::new(command, &group.entries));
+    let titles = titles(&of.collect::<Vec<_>>());
+    let named =
+        groups.into_iter().zip(commands).zip(titles).map(|((group, command), (title, about))| Experiment {
+            command,
+            title,
             about,
             questions: questions(&group.entries),
             limits: limits(results, &group.runs, &group.entries),
             conclusions: conclusions(results, &group.runs),
             runs: group.runs,
             entries: group.entries,
-        }
-    });
+        });
     named.collect()
 }
 
@@ -215,34 +119,6 @@ impl Experiment<'_> {
     }
 }
 
-/// What a command is about, and what is done; for one that is not known, the command.
-fn known(command: &str) -> (String, &'static str) {
-    let given: Vec<&str> = command.split_whitespace().collect();
-    let has = |words: &str| {
-        let mut given = given.iter();
-        words.split_whitespace().all(|word| given.any(|other| *other == word))
-    };
-    match KNOWN.iter().find(|(words, ..)| has(words)) {
-        Some((_, title, about)) => ((*title).to_owned(), about),
-        None => (command.to_owned(), ""),
-    }
-}
-
-/// What tells an experiment from others of the same title: options that none of these has, else its run.
-fn origin(results: &Results, run: usize, command: &str, others: &[&str]) -> String {
-    let own: Vec<&str> = command
-        .split(" --")
-        .skip(1)
-        .filter(|option| others.iter().all(|other| other.split(" --").all(|one| one != *option)))
-        .collect();
-    let told = !own.is_empty();
-    if told {
-        format!("--{}", own.join(" --"))
-    } else {
-        format!("run {} at {}", run + 1, results.runs[run].report.revision)
-    }
-}
-
 /// Words before the first option.
 fn words(options: &[String]) -> String {
     let words: Vec<&str> =
@@ -269,7 +145,8 @@ pub(crate) fn options(command: &str) -> Vec<String> {
     options
 }
 
-fn title(results: &Results, runs: &[usize]) -> String {
+/// What the commands of runs have in common.
+fn shared(results: &Results, runs: &[usize]) -> String {
     let mut of_all = runs.iter().map(|run| options(&results.runs[*run].report.command));
     let mut shared = of_all.next().unwrap_or_default();
     for options in of_all {
@@ -330,8 +207,8 @@ mod tests {
         assert_eq!(
             titles,
             [
-                "Programs that forebay run cannot help: run 1 at abc",
-                "Programs that forebay run cannot help: run 2 at def"
+                "Programs that forebay run cannot help (measurement 1 of 2)",
+                "Programs that forebay run cannot help (measurement 2 of 2)"
             ]
         );
         assert_eq!(sections[1].entries[0].number, 1);
@@ -346,6 +223,6 @@ mod tests {
 
     #[test]
     fn a_command_that_says_nothing_has_a_title_all_the_same() {
-        assert_eq!(experiments(&results(&[("", "x")]))[0].title, "Results");
+        assert_eq!(experiments(&results(&[("", "x")]))[0].title, "What was measured of 0");
     }
 }

@@ -26,6 +26,7 @@ mod rank;
 mod results;
 mod scale;
 mod summary;
+mod title;
 
 pub use compare::{Change, Comparison, LEAST_EFFECT, NothingInCommon, Verdict, compare};
 pub use draw::svg;
