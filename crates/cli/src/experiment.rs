@@ -238,7 +238,7 @@ mod tests {
     fn progress_is_told_in_lines_now_and_then() {
         let (mut lines, begin) = (Lines::default(), Instant::now());
         let mut told = |seconds, share| {
-            let progress = Progress { share, doing: "a run".to_owned() };
+            let progress = Progress { share, doing: "a run".to_owned(), ended: false };
             lines.line(&progress, begin + Duration::from_secs(seconds))
         };
         assert_eq!(told(0, 0.0), None);

@@ -147,7 +147,7 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     fn tell(&mut self, share: f64, doing: impl Into<String>) {
-        (self.progress)(Progress { share, doing: doing.into() });
+        (self.progress)(Progress::before(share, doing));
     }
 
     /// All programs on one disk, round by round, while the budget's share `until` lasts; the first round always.

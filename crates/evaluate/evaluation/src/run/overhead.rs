@@ -182,7 +182,7 @@ pub struct Outcome {
 /// No place for the data, a program that fails by itself, or an interrupt.
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let interrupt = Interrupt::watch();
-    progress(Progress { share: 0.0, doing: "writing the data".into() });
+    progress(Progress::before(0.0, "writing the data"));
     let (data, scratch) = (scratch_folder()?, scratch_folder()?);
     let (planned, skipped) = plan(options, data.path(), scratch.path(), &interrupt)?;
 

@@ -15,6 +15,7 @@ use forebay_results::{Row, Statement};
 use super::server::{self, Told, find_program};
 use crate::experiments::Description;
 use crate::harness::interrupt::Interrupt;
+use crate::harness::progress::Whole;
 use crate::machine::{cache, model};
 use crate::model::LineFill;
 use crate::{Error, Progress};
@@ -30,6 +31,8 @@ const CACHE: cache::Options = cache::Options {
     accesses: 1.0,
     instructions: 1e6,
 };
+/// Over which connections web servers are asked.
+const CONNECTIONS: [&str; 2] = ["kept", "new"];
 /// Bytes of a data unit of the model.
 const UNIT_BYTES: u32 = 1460;
 
@@ -66,6 +69,16 @@ impl Part {
             Self::Router => 0.2,
             Self::Misses => 0.29,
             Self::Memory => 0.3,
+        }
+    }
+
+    /// Experiments that it has, at most.
+    fn experiments(self, quick: bool) -> usize {
+        match self {
+            Self::Model | Self::Router => 1,
+            Self::Web => CONNECTIONS.len(),
+            Self::Misses => misses::experiments(quick),
+            Self::Memory => memory::experiments(quick),
         }
     }
 }
@@ -110,17 +123,19 @@ pub struct Outcome {
 pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, Error> {
     let interrupt = Interrupt::watch();
     let total: f64 = options.parts.iter().map(|part| part.weight()).sum();
-    let (mut outcome, mut done) = (Outcome::default(), 0.0);
+    let (mut outcome, mut whole) = (Outcome::default(), Whole::new(progress));
     for part in &options.parts {
-        let share = part.weight() / total;
-        let mut tell = |inner: Progress| {
-            let doing = format!("{}: {}", part.name(), inner.doing);
-            progress(Progress { share: done + inner.share.min(1.0) * share, doing });
-        };
-        let (found, copy) = (Found::default(), None);
-        let mut bench = Bench { options, interrupt: &interrupt, tell: &mut tell, copy, found };
-        let ended = bench.part(*part);
-        let Found { rows, statements } = bench.found;
+        let (ended, found) = whole.part(part.weight() / total, |progress| {
+            let mut tell = |inner: Progress| {
+                progress(Progress { doing: format!("{}: {}", part.name(), inner.doing), ..inner });
+            };
+            let (found, copy) = (Found::default(), None);
+            let progress = Whole::new(&mut tell);
+            let each = 1.0 / part.experiments(options.quick) as f64;
+            let mut bench = Bench { options, interrupt: &interrupt, progress, each, copy, found };
+            (bench.part(*part), bench.found)
+        });
+        let Found { rows, statements } = found;
         if !rows.is_empty() {
             let rows = rows.into_iter().map(judged).collect();
             outcome.parts.push(Measured { part: *part, rows, statements });
@@ -133,9 +148,8 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Outc
             }
             Err(why) => outcome.left_out.push(format!("{}: {why}", part.name())),
         }
-        done += share;
     }
-    progress(Progress { share: 1.0, doing: "done".to_owned() });
+    progress(Progress::at_the_end());
     let nothing = outcome.parts.is_empty();
     match outcome.stopped {
         Some(error) if nothing => Err(error),
@@ -160,7 +174,9 @@ struct Found {
 struct Bench<'a> {
     options: &'a Options,
     interrupt: &'a Interrupt,
-    tell: &'a mut dyn FnMut(Progress),
+    progress: Whole<'a>,
+    /// The share of the part that each of its experiments takes.
+    each: f64,
     /// A copy of the program that nothing else runs.
     copy: Option<PathBuf>,
     found: Found,
@@ -189,7 +205,7 @@ impl Bench<'_> {
     fn web(&mut self) -> Result<(), Error> {
         let servers = installed_web_servers()?;
         let clients = if self.options.quick { "[4]" } else { "[1, 4, 16, 64]" };
-        for connections in ["kept", "new"] {
+        for connections in CONNECTIONS {
             let text = format!(
                 "{}[web]\nservers = {servers:?}\ndocument = \"10K\"\ndocuments = \"16M\"\nclients = {clients}\n\
                  connections = \"{connections}\"\n",
@@ -228,7 +244,8 @@ impl Bench<'_> {
         self.interrupt.check()?;
         let description = Description::read(text, &[])?;
         let forebay = self.copy.clone().unwrap_or_else(|| self.options.forebay.clone());
-        server::run(&server::Options { description, simulate, host: None, forebay }, self.tell)
+        let options = server::Options { description, simulate, host: None, forebay };
+        self.progress.part(self.each, |progress| server::run(&options, progress))
     }
 }
 

@@ -119,7 +119,7 @@ fn measure(
     let mut done = 0.0;
     for probe in &options.probes {
         let mut tell = |share: f64, doing: String| {
-            progress(Progress { share: (done + share * weight(probe)) / total, doing });
+            progress(Progress::before((done + share * weight(probe)) / total, doing));
         };
         tell(0.0, format!("preparing {probe}"));
         let cases = match probe.cases(setting) {
@@ -142,11 +142,11 @@ fn measure(
     outcome.found = Found::of(&outcome.measured);
     if options.check && !stop() {
         let share = done / total;
-        let mut tell = |part: f64, doing| progress(Progress { share: share + part * (1.0 - share), doing });
+        let mut tell = |part: f64, doing| progress(Progress::before(share + part * (1.0 - share), doing));
         check::run(&options.probes, setting, interrupt, &mut tell, &mut outcome);
     }
     outcome.interrupted = stop();
-    progress(Progress { share: 1.0, doing: "done".to_owned() });
+    progress(Progress::at_the_end());
     outcome
 }
 

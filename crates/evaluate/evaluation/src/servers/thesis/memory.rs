@@ -20,14 +20,25 @@ const LEFT: [f64; 6] = [0.8, 0.65, 0.5, 0.4, 0.3, 0.2];
 const LEFT_QUICK: [f64; 2] = [0.5, 0.25];
 /// The step at which page faults are set against clients.
 const LITTLE: f64 = 0.5;
+/// So many numbers of media.
+const MEDIA: usize = 2;
 /// Streams suffer where less than this of their packets arrives.
 const DELIVERED: f64 = 0.95;
 const MIB: f64 = 1_048_576.0;
 
+fn left(quick: bool) -> &'static [f64] {
+    if quick { &LEFT_QUICK } else { &LEFT }
+}
+
+/// With plenty of memory, with little, and those of a search for each number of media.
+pub(super) fn experiments(quick: bool) -> usize {
+    2 + MEDIA * left(quick).len()
+}
+
 /// Numbers of clients and of media.
 struct Levels {
     clients: Vec<u16>,
-    media: Vec<u16>,
+    media: [u16; MEDIA],
 }
 
 impl Bench<'_> {
@@ -39,9 +50,9 @@ impl Bench<'_> {
         fs::copy(&self.options.forebay, &copy).map_err(Error::file("copy", &self.options.forebay))?;
         self.copy = Some(copy);
         let levels = if self.options.quick {
-            Levels { clients: vec![2, 4], media: vec![1, 4] }
+            Levels { clients: vec![2, 4], media: [1, 4] }
         } else {
-            Levels { clients: vec![4, 16, 64], media: vec![1, 64] }
+            Levels { clients: vec![4, 16, 64], media: [1, 64] }
         };
         let plenty = self.streams(&levels.clients, &levels.media, PLENTY_MIB)?;
         let most = *levels.clients.last().expect("there are some");
@@ -78,10 +89,9 @@ impl Bench<'_> {
 
     /// The least memory that is enough, and the most that is not.
     fn search(&mut self, clients: u16, media: u16, used: f64) -> Result<(), Error> {
-        let steps: &[f64] = if self.options.quick { &LEFT_QUICK } else { &LEFT };
         let mut enough = used;
         let mut too_little = None;
-        for left in steps {
+        for left in left(self.options.quick) {
             let mib = ((used * left / MIB).round() as u64).max(1);
             let why = match self.streams(&[clients], &[media], mib) {
                 Ok(rows) => suffers(&rows),

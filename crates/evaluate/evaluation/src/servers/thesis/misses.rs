@@ -6,6 +6,11 @@
 use super::{Bench, installed_web_servers};
 use crate::Error;
 
+/// That of web servers, and that of streams, whose start alone takes many seconds.
+pub(super) fn experiments(quick: bool) -> usize {
+    if quick { 1 } else { 2 }
+}
+
 impl Bench<'_> {
     pub(super) fn misses(&mut self) -> Result<(), Error> {
         let quick = self.options.quick;
@@ -21,8 +26,7 @@ impl Bench<'_> {
             "{head}[web]\nservers = {servers:?}\ndocument = \"10K\"\ndocuments = \"1M\"\nclients = 4\n"
         );
         self.measure(&web, true, "")?;
-        // Its start alone takes many seconds there.
-        if quick {
+        if experiments(quick) == 1 {
             return Ok(());
         }
         let streaming = format!(
