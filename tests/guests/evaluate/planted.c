@@ -5,8 +5,9 @@
 // for each request, many has 300 idle threads beside those that share a lock, cache keeps 32 MiB at most, log writes a page into
 // the pipe FILE behind a lock, child waits for a program that sleeps, accept takes a connection every 5 ms and lets two wait for
 // that. timed waits for 10 ms at a condition that never comes, sync writes a page of FILE through to the disk, datagram and hidden
-// ask a server at the port or at the abstract name FILE, over a new socket for each request. serial: one thread, which takes the
-// next connection when one has ended.
+// ask a server at the port or at the abstract name FILE, over a new socket for each request. yield and spin wait for a lock without
+// a sleep, yield for one whose holder sleeps, and spin for one whose holder computes. compute is work alone. serial: one thread,
+// which takes the next connection when one has ended.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,14 +32,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 4096, ENTRIES = 256, PAGE = 4096, UNMAPPED = 8 << 20, KEPT = 64 << 10, KEPT_MAX = 512 };
+enum { CONNECTIONS = 4096, ENTRIES = 256, PAGE = 4096, UNMAPPED = 8 << 20, COMPUTED = 64 << 10, KEPT = 64 << 10, KEPT_MAX = 512 };
 
 static const char *cause, *place;
 static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_spinlock_t spinning;
 static char *kept[KEPT_MAX];
 static int log_pipe, file;
 static unsigned long requests;
+static volatile unsigned check_sum;
 
 static void fail(const char *what) {
     perror(what);
@@ -96,6 +101,30 @@ static void wait_in_vain(void) {
     pthread_mutex_unlock(&lock);
 }
 
+/// A check sum, bit by bit, which takes some hundred microseconds.
+static void compute(void) {
+    static const unsigned char bytes[COMPUTED];
+    unsigned sum = ~0u;
+    for (int place = 0; place < COMPUTED; place++) {
+        sum ^= bytes[place];
+        for (int bit = 0; bit < 8; bit++) sum = sum >> 1 ^ (0xedb88320 & -(sum & 1));
+    }
+    check_sum = sum;
+}
+
+static void yield_for_a_sleeper(void) {
+    static atomic_flag taken = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&taken)) sched_yield();
+    usleep(1000);
+    atomic_flag_clear(&taken);
+}
+
+static void spin_for_a_computation(void) {
+    pthread_spin_lock(&spinning);
+    compute();
+    pthread_spin_unlock(&spinning);
+}
+
 static void work(void) {
     if (!strcmp(cause, "unmap")) {
         char *memory = mmap(0, UNMAPPED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -117,6 +146,12 @@ static void work(void) {
         pthread_mutex_lock(&lock);
         if (write(log_pipe, line, PAGE) != PAGE) fail("log");
         pthread_mutex_unlock(&lock);
+    } else if (!strcmp(cause, "yield")) {
+        yield_for_a_sleeper();
+    } else if (!strcmp(cause, "spin")) {
+        spin_for_a_computation();
+    } else if (!strcmp(cause, "compute")) {
+        compute();
     } else if (!strcmp(cause, "timed")) {
         wait_in_vain();
     } else if (!strcmp(cause, "sync")) {
@@ -272,6 +307,7 @@ int main(int count, char **arguments) {
     if (count < 3) return 2;
     cause = arguments[1];
     place = count > 3 ? arguments[3] : "";
+    pthread_spin_init(&spinning, PTHREAD_PROCESS_PRIVATE);
     int listener = listening(atoi(arguments[2])), with_ring = !strcmp(cause, "ring");
     if (with_ring) open_ring(arguments[3]);
     if (!strcmp(cause, "sync") && (file = open(place, O_RDWR | O_CREAT, 0600)) < 0) fail(place);

@@ -5,7 +5,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +18,7 @@ func main() {
 	}
 	body := make([]byte, 1024)
 	var lock sync.Mutex
+	var busy atomic.Bool
 	connections := sync.Pool{New: func() any {
 		connection, err := net.Dial("tcp", "127.0.0.1:"+place)
 		if err != nil {
@@ -36,6 +39,12 @@ func main() {
 			for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end); {
 			}
 			lock.Unlock()
+		case "yield":
+			for !busy.CompareAndSwap(false, true) {
+				runtime.Gosched()
+			}
+			time.Sleep(time.Millisecond)
+			busy.Store(false)
 		case "ask":
 			connection := connections.Get().(net.Conn)
 			connection.Write([]byte("GET / HTTP/1.1\r\nHost: late\r\n\r\n"))

@@ -289,6 +289,44 @@ fn threads_that_give_memory_back_for_each_request_are_limited_by_new_memory() {
     assert_named(Limit::NewMemory, program(&server, "unmap", ""), new_memory);
 }
 
+/// Whether the verdict is that the processors are full of waiting.
+fn waits_busily(verdict: &Verdict) -> bool {
+    verdict.limit_with_name() == "lock (busy waiting)" && verdict.undecided.is_empty()
+}
+
+#[test]
+fn threads_that_yield_until_one_that_sleeps_is_done_are_behind_a_lock() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    assert_named(Limit::Lock, program(&server, "yield", ""), waits_busily);
+}
+
+#[test]
+fn threads_that_spin_for_one_that_computes_are_behind_a_lock() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    assert_named(Limit::Lock, program(&server, "spin", ""), waits_busily);
+}
+
+#[test]
+fn goroutines_that_yield_until_one_that_sleeps_is_done_are_behind_a_lock() {
+    let _turn = turn();
+    let test = "goroutines_that_yield_until_one_that_sleeps_is_done_are_behind_a_lock";
+    let Some(server) = go_server(test) else { return };
+    assert_named(Limit::Lock, program(&server, "yield", ""), waits_busily);
+}
+
+#[test]
+fn threads_that_compute_in_a_tight_loop_are_limited_by_the_processor() {
+    let _turn = turn();
+    let server = guests::build("planted");
+    let works = |verdict: &Verdict| {
+        let compared = verdict.evidence[0].starts_with("with one client it answers");
+        compared && !verdict.undecided.iter().any(|what| what.contains("waiting"))
+    };
+    assert_named(Limit::Processor, program(&server, "compute", ""), works);
+}
+
 #[test]
 fn a_lock_beside_hundreds_of_idle_threads_is_a_lock() {
     let _turn = turn();

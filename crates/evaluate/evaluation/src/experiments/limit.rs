@@ -101,6 +101,11 @@ impl fmt::Display for Finding {
                      cache that is not full yet, which a longer run tells"
                 )
             }
+            Self::SmallCalls { calls_per_request, bytes_per_call } if *bytes_per_call < 1.0 => write!(
+                formatter,
+                "it reads {calls_per_request:.0} times for each request and mostly finds nothing: it asks again and again, where it \
+                 could wait"
+            ),
             Self::SmallCalls { calls_per_request, bytes_per_call } => write!(
                 formatter,
                 "it reads and writes {calls_per_request:.0} times for each request, {bytes_per_call:.0} B for each call, and \

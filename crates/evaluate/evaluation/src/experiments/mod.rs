@@ -31,5 +31,5 @@ pub use limit::{Finding, Limit};
 pub use need::{Knee, knee, least};
 pub use shipped::{SHIPPED, Shipped, shipped};
 pub use sockets::{Clients, Dependency, Sockets};
-pub use trial::{Asked, Level, Load, Prints, Server, Trial};
+pub use trial::{Asked, Fewer, Level, Load, Prints, Server, Trial};
 pub use verdict::Verdict;

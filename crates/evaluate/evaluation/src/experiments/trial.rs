@@ -1,6 +1,7 @@
 //! Every combination of levels, as something that can be run.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 
 use crate::experiments::description::{
@@ -30,12 +31,12 @@ impl Trial {
         self.levels.iter().map(|level| level.shown.as_str()).collect::<Vec<_>>().join("/")
     }
 
-    /// The same with half of its clients; `None` where it has no two, or they keep to a schedule.
+    /// The same with fewer of its clients; `None` where it has no two, or they keep to a schedule.
     #[must_use]
-    pub fn with_half_the_clients(&self) -> Option<Self> {
+    pub fn with_fewer_clients(&self, fewer: Fewer) -> Option<Self> {
         let mut trial = self.clone();
-        if let Load::Command { arguments, with_half_the_clients, .. } = &mut trial.load {
-            *arguments = with_half_the_clients.take()?;
+        if let Load::Command { arguments, with_fewer_clients, .. } = &mut trial.load {
+            *arguments = std::mem::take(with_fewer_clients).remove(&fewer)?;
             return Some(trial);
         }
         let (Load::Documents { clients, rate, .. } | Load::Address { clients, rate, .. }) = &mut trial.load
@@ -45,8 +46,37 @@ impl Trial {
         if *rate != Rate::Most || *clients < 2 {
             return None;
         }
-        *clients /= 2;
+        *clients = fewer.of(*clients);
         Some(trial)
+    }
+}
+
+/// Fewer clients than a server has, to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fewer {
+    /// As many answers as before, or half as many, tell whether requests wait for each other.
+    Half,
+    /// Nobody is there to wait for or to be in the way of.
+    One,
+}
+
+impl Fewer {
+    pub(crate) const ALL: [Self; 2] = [Self::Half, Self::One];
+
+    fn of(self, clients: u16) -> u16 {
+        match self {
+            Self::Half => clients / 2,
+            Self::One => 1,
+        }
+    }
+}
+
+impl fmt::Display for Fewer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Half => "half the clients",
+            Self::One => "one client",
+        })
     }
 }
 
@@ -127,8 +157,8 @@ pub enum Load {
     Command {
         /// The program and its arguments.
         arguments: Vec<String>,
-        /// The same for half of the clients; `None` where the command line does not name their number, or there are no two.
-        with_half_the_clients: Option<Vec<String>>,
+        /// The same for fewer clients; nothing where the command line does not name their number, or there are no two.
+        with_fewer_clients: BTreeMap<Fewer, Vec<String>>,
         /// Where in its output its figures are.
         prints: Prints,
     },
@@ -364,12 +394,11 @@ impl Any {
     /// The load with this command line.
     fn command(&self, words: &[String], filled: impl Fn(&str, u16) -> String, clients: u16) -> Load {
         let for_clients = |clients| words.iter().map(|word| filled(word, clients)).collect::<Vec<_>>();
-        let (arguments, half) = (for_clients(clients), for_clients(clients / 2));
-        Load::Command {
-            with_half_the_clients: Some(half).filter(|half| clients >= 2 && *half != arguments),
-            arguments,
-            prints: self.prints(),
-        }
+        let arguments = for_clients(clients);
+        let with_fewer = |fewer: Fewer| (fewer, for_clients(fewer.of(clients)));
+        let told =
+            Fewer::ALL.map(with_fewer).into_iter().filter(|(_, other)| clients >= 2 && *other != arguments);
+        Load::Command { with_fewer_clients: told.collect(), arguments, prints: self.prints() }
     }
 
     pub(super) fn prints(&self) -> Prints {
@@ -436,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_clients_are_some_and_keep_to_no_schedule() {
+    fn fewer_clients_are_some_and_keep_to_no_schedule() {
         let asked = Asked { method: "GET".into(), headers: BTreeMap::new(), body: String::new() };
         let load = |clients, rate| Load::Address {
             url: "u".into(),
@@ -452,10 +481,12 @@ mod tests {
             load: load(clients, rate),
             memory_bytes: None,
         };
-        let half = trial(9, Rate::Most).with_half_the_clients().map(|trial| trial.load);
-        assert_eq!(half, Some(load(4, Rate::Most)));
-        assert_eq!(trial(1, Rate::Most).with_half_the_clients(), None);
-        assert_eq!(trial(9, Rate::PerSecond(5.0)).with_half_the_clients(), None);
+        let fewer =
+            |clients, rate, fewer| trial(clients, rate).with_fewer_clients(fewer).map(|trial| trial.load);
+        assert_eq!(fewer(9, Rate::Most, Fewer::Half), Some(load(4, Rate::Most)));
+        assert_eq!(fewer(9, Rate::Most, Fewer::One), Some(load(1, Rate::Most)));
+        assert_eq!(fewer(1, Rate::Most, Fewer::One), None);
+        assert_eq!(fewer(9, Rate::PerSecond(5.0), Fewer::Half), None);
     }
 
     #[test]
@@ -485,16 +516,16 @@ mod tests {
             trials[1].load,
             Load::Command {
                 arguments: words(&["ask", "-c", "3"]),
-                with_half_the_clients: Some(words(&["ask", "-c", "1"])),
+                with_fewer_clients: Fewer::ALL.map(|fewer| (fewer, words(&["ask", "-c", "1"]))).into(),
                 prints: Prints::default(),
             }
         );
-        let half = trials[1].with_half_the_clients().unwrap();
+        let half = trials[1].with_fewer_clients(Fewer::Half).unwrap();
         let Load::Command { arguments, .. } = &half.load else { panic!("{half:?}") };
-        assert_eq!((arguments, half.with_half_the_clients()), (&words(&["ask", "-c", "1"]), None));
+        assert_eq!((arguments, half.with_fewer_clients(Fewer::Half)), (&words(&["ask", "-c", "1"]), None));
         for (from, to) in [("[3]", "[1]"), ("{clients}", "3")] {
             let trial = Description::read(&text.replace(from, to), &[]).unwrap().trials().remove(0);
-            assert_eq!(trial.with_half_the_clients(), None);
+            assert_eq!(trial.with_fewer_clients(Fewer::One), None);
         }
         assert_eq!(trials[1].case(), "cache off/3 clients");
     }

@@ -39,7 +39,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_results::{Row, Statement};
 
-use crate::experiments::{Ceilings, Description, Load, RtspServer, Server, Trial};
+use crate::experiments::{Ceilings, Description, Fewer, Load, RtspServer, Server, Trial};
 use tempfile::TempDir;
 
 use crate::harness::interrupt::Interrupt;
@@ -102,7 +102,7 @@ pub struct Cell {
     runs: Vec<Run>,
     /// A run to compare with, where memory was limited and nothing else that was measured tells what that costs.
     with_all_memory: Option<Run>,
-    /// A run with half the clients, where that tells what the requests wait for.
+    /// A run with fewer clients, where that tells what the requests wait for.
     with_fewer_clients: Option<Run>,
 }
 
@@ -333,26 +333,36 @@ impl<'a> Experiment<'a> {
         Ok(run)
     }
 
-    /// Runs with half the clients what waits for a thing that has no name: requests that wait for each other are then as many.
+    /// Runs with fewer clients what most runs of it ask for.
     fn compare_with_fewer_clients(&mut self, cells: &mut [Cell], steps: &mut Steps<'_>) -> Result<(), Error> {
         for cell in cells {
-            let asking = cell.runs.iter().filter(|run| run.asks_for_fewer_clients()).count();
-            let Some(trial) = cell.trial.with_half_the_clients().filter(|_| asking * 2 > cell.runs.len())
-            else {
-                continue;
+            let asking = |fewer: &Fewer| {
+                let asking = cell.runs.iter().filter(|run| run.asks_for() == Some(*fewer));
+                asking.count() * 2 > cell.runs.len()
             };
-            steps.add(format!(
-                "{}, {} (with half the clients, to compare)",
-                cell.trial.subject,
-                cell.trial.case()
-            ));
-            cell.with_fewer_clients = match self.bench(&trial, |bench| bench.measure(&trial)) {
-                // A load of one's own may not work with so few.
-                Err(Error::Failed { .. }) => None,
-                run => Some(run?),
-            };
+            let fewer = Fewer::ALL.into_iter().find(asking);
+            cell.with_fewer_clients = self.with_fewer_clients(&cell.trial, fewer, steps)?;
         }
         Ok(())
+    }
+
+    /// A run with fewer clients, where that is asked for and can be had.
+    fn with_fewer_clients(
+        &mut self,
+        trial: &Trial,
+        fewer: Option<Fewer>,
+        steps: &mut Steps<'_>,
+    ) -> Result<Option<Run>, Error> {
+        let Some((fewer, trial)) = fewer.and_then(|fewer| Some((fewer, trial.with_fewer_clients(fewer)?)))
+        else {
+            return Ok(None);
+        };
+        steps.add(format!("{}, {} (with {fewer}, to compare)", trial.subject, trial.case()));
+        match self.bench(&trial, |bench| bench.measure(&trial)) {
+            // A load of one's own may not work with so few.
+            Err(Error::Failed { .. }) => Ok(None),
+            run => run.map(Some),
+        }
     }
 
     /// Sets what requests miss in caches, counted or else simulated, against what misses take on this machine.

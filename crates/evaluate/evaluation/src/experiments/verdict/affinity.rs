@@ -2,7 +2,8 @@
 
 use forebay_quantity::percent;
 
-use super::{IDLE_PROCESSOR, QUEUED, THREAD_FULL, Verdict};
+use super::processor::{IDLE_PROCESSOR, QUEUED};
+use super::{THREAD_FULL, Verdict};
 use crate::experiments::Evidence;
 
 /// Processors that the server may use, where those are not all.

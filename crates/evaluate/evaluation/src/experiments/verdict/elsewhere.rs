@@ -6,10 +6,10 @@ use forebay_quantity::percent;
 
 use super::{
     GENERATOR_FULL, HOLDERS_MIN, HOLDERS_WAIT, MOST, REFAULTED, STARVED, TIMER_PER_REQUEST, Verdict, WAITS,
-    load_s, mostly_waits, own_share, takes_more_than_load,
+    has_several, load_s, mostly_waits, own_share, takes_more_than_load,
 };
 use crate::experiments::evidence::{LINK_S_MIN, names};
-use crate::experiments::{Dependency, DiskQueue, Evidence, Limit, Threads};
+use crate::experiments::{Dependency, DiskQueue, Evidence, Fewer, Limit, Threads};
 
 /// A pool of connections is taken where this share of it waits.
 const POOL_TAKEN: f64 = 0.85;
@@ -69,7 +69,7 @@ impl Verdict {
             .or_else(|| self.waits_for_a_disk(evidence, requests))
             .or_else(|| self.accepts_too_slowly(evidence, requests))
             .or_else(|| self.takes_turns(evidence, requests))
-            .or_else(|| self.waits_for_a_timer(evidence, threads, requests))
+            .or_else(|| self.waits_for_a_timer(evidence, threads))
             .or_else(|| self.asks_itself(evidence, requests))
             .unwrap_or_else(|| self.waits_unknown(evidence, threads))
     }
@@ -269,7 +269,7 @@ impl Verdict {
     }
 
     /// Threads that wait for events until a time of their own choice, which is about as long as a request takes.
-    fn waits_for_a_timer(&mut self, evidence: &Evidence, threads: Threads, requests: f64) -> Option<Limit> {
+    fn waits_for_a_timer(&mut self, evidence: &Evidence, threads: Threads) -> Option<Limit> {
         evidence.in_flight?;
         let longest_s = TIMER_PER_REQUEST * evidence.latency_s();
         let paced = evidence.timeouts.within(longest_s, &evidence.timeouts_at_rest);
@@ -280,7 +280,7 @@ impl Verdict {
             "{paced:.1} of its threads wait for a timer of their own, of at most {:.1} ms",
             longest_s * 1e3
         ));
-        self.asks_for_fewer_clients = requests >= 1.5 && mostly_waits(evidence, threads);
+        self.asks_for = (has_several(evidence) && mostly_waits(evidence, threads)).then_some(Fewer::Half);
         Some(Limit::Sleep)
     }
 
@@ -302,8 +302,7 @@ impl Verdict {
         }
         let seen = if seen.is_empty() { String::new() } else { format!("; {}", seen.join("; ")) };
         self.undecided.push(format!("{WAITS}{seen}"));
-        let several = evidence.in_flight.is_some_and(|requests| requests >= 1.5);
-        self.asks_for_fewer_clients = several && mostly_waits(evidence, threads);
+        self.asks_for = (has_several(evidence) && mostly_waits(evidence, threads)).then_some(Fewer::Half);
         Limit::Undecided
     }
 }

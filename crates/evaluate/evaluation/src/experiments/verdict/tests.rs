@@ -1,3 +1,4 @@
+mod busy_waiting;
 mod elsewhere;
 mod memory;
 
@@ -268,7 +269,7 @@ fn small_answers_are_no_small_buffers() {
 fn threads_that_no_look_found_at_work_are_not_all_busy() {
     let seldom = Evidence { threads_at_work: Some(0.0), processor_s: Some(1.4), ..evidence(NONE) };
     let verdict = Verdict::of(&seldom);
-    assert!(verdict.limit == Limit::Undecided && verdict.asks_for_fewer_clients, "{verdict:?}");
+    assert!(verdict.limit == Limit::Undecided && verdict.asks_for == Some(Fewer::Half), "{verdict:?}");
 }
 
 #[test]

@@ -97,6 +97,8 @@ fn processor_s() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::experiments::Prints;
 
@@ -109,8 +111,11 @@ mod tests {
     #[test]
     fn pages_of_a_disk_take_a_processor_some_microseconds_and_nothing_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let load =
-            Load::Command { arguments: vec![], with_half_the_clients: None, prints: Prints::default() };
+        let load = Load::Command {
+            arguments: vec![],
+            with_fewer_clients: BTreeMap::new(),
+            prints: Prints::default(),
+        };
         if let Some(seconds) = back_s(folder.path(), &load).unwrap() {
             assert!((1e-8..1e-2).contains(&seconds), "{seconds}");
         }

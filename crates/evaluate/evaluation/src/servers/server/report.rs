@@ -60,10 +60,7 @@ impl Cell {
                 Some(more) => Verdict::knowing(&run.evidence, &more.evidence),
                 None => run.verdict.clone(),
             };
-            match &self.with_fewer_clients {
-                Some(fewer) => verdict.knowing_fewer_clients(&run.evidence, &fewer.evidence),
-                None => verdict,
-            }
+            run.knowing_fewer_clients(verdict, self.with_fewer_clients.as_ref())
         };
         let mut verdicts: Vec<(f64, Verdict)> =
             self.runs.iter().map(|run| (speed(run), verdict(run))).collect();
@@ -298,7 +295,7 @@ mod tests {
                 let transactions_after = transactions_after.into_iter().map(str::to_owned).collect();
                 cell.trial.load = Load::Command {
                     arguments: vec![],
-                    with_half_the_clients: None,
+                    with_fewer_clients: BTreeMap::new(),
                     prints: Prints { transactions_after, ..Prints::default() },
                 };
             }

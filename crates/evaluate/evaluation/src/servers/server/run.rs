@@ -6,7 +6,7 @@ use forebay_results::Tier;
 use super::meters::{Counts, total};
 use super::simulation::missed;
 use crate::Error;
-use crate::experiments::{Ceilings, Evidence, Limit, Misses, Verdict};
+use crate::experiments::{Ceilings, Evidence, Fewer, Limit, Misses, Verdict};
 
 /// What the group of the server used of memory, with its page cache.
 pub(super) const MEMORY_USED: &str = "memory_used";
@@ -49,9 +49,17 @@ impl Run {
         self.verdict = Verdict::of(&self.evidence);
     }
 
-    /// Whether fewer clients would tell more.
-    pub(super) fn asks_for_fewer_clients(&self) -> bool {
-        self.verdict.asks_for_fewer_clients
+    /// With how few clients it should be made again, where that tells more.
+    pub(super) fn asks_for(&self) -> Option<Fewer> {
+        self.verdict.asks_for
+    }
+
+    /// What `verdict` on this run becomes by one with fewer clients.
+    pub(super) fn knowing_fewer_clients(&self, verdict: Verdict, fewer: Option<&Self>) -> Verdict {
+        match fewer {
+            Some(fewer) => verdict.knowing_fewer_clients(&self.evidence, &fewer.evidence),
+            None => verdict,
+        }
     }
 
     /// The verdict again, with what it takes to bring a page back.

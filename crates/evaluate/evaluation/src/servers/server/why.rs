@@ -115,7 +115,8 @@ impl Experiment<'_> {
             let trouble = run.trouble.unwrap_or_else(|| "look at what the server says".into());
             return Err(Error::Load(format!("nothing was answered; {trouble}")));
         }
-        let counted = run.verdict.clone();
+        let fewer = self.with_fewer_clients(&trial, run.asks_for(), steps)?;
+        let counted = run.knowing_fewer_clients(run.verdict.clone(), fewer.as_ref());
         let mut answer = Answer { counted, dependency, doses: vec![], refused: vec![], trial: trial.clone() };
         if matches!(trial.server, Server::Command(_) | Server::Web(_) | Server::Rtsp(_)) {
             self.allowed_doses(&mut answer, &run, &asked.only)?;

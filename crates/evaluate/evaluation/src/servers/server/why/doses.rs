@@ -277,6 +277,8 @@ fn dependency(run: &Run, dependency: Option<&str>, base: Given) -> Allowed {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::experiments::{Evidence, Load, Prints, Server, Verdict};
     use crate::servers::server::run::Figure;
@@ -297,8 +299,11 @@ mod tests {
 
     #[test]
     fn results_of_several_runs_name_a_dose_alike() {
-        let load =
-            Load::Command { arguments: vec![], with_half_the_clients: None, prints: Prints::default() };
+        let load = Load::Command {
+            arguments: vec![],
+            with_fewer_clients: BTreeMap::new(),
+            prints: Prints::default(),
+        };
         let trial = Trial {
             subject: "s".into(),
             levels: vec![],

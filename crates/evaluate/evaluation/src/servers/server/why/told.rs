@@ -204,6 +204,8 @@ impl Told for Why {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::experiments::{Doses, Evidence, Load, Prints, Server, Speed, Trial, Verdict};
     use crate::servers::server::measure::Given;
@@ -228,7 +230,11 @@ mod tests {
             subject: "s".into(),
             levels: vec![],
             server: Server::Command(vec!["s".into()]),
-            load: Load::Command { arguments: vec![], with_half_the_clients: None, prints: Prints::default() },
+            load: Load::Command {
+                arguments: vec![],
+                with_fewer_clients: BTreeMap::new(),
+                prints: Prints::default(),
+            },
             memory_bytes: None,
         }
     }
