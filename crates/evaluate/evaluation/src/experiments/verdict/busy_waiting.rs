@@ -115,22 +115,24 @@ struct Costs {
     alone: f64,
     /// Processors that the server used.
     used: f64,
-    used_alone: f64,
-    /// The share of those that it used before the load already.
+    /// Threads that computed before the load, for each one that did so under it.
     at_rest_share: f64,
+    /// And those that did so with one client.
+    computing_alone: f64,
     processors: f64,
 }
 
 impl Costs {
     fn of(evidence: &Evidence, with_one: &Evidence, compared: Compared) -> Option<Self> {
         let used = used_processors(evidence)?;
-        let at_rest = [evidence, with_one].map(|one| one.threads_at_rest.processor);
+        let at_rest = evidence.threads_at_rest.processor.min(with_one.threads_at_rest.processor);
+        let share = |threads: f64| threads / computing(evidence).max(f64::MIN_POSITIVE);
         Some(Self {
             compared,
             alone: each_s(with_one)? / each_s(evidence)?.max(f64::MIN_POSITIVE),
             used,
-            used_alone: used_processors(with_one)?,
-            at_rest_share: at_rest[0].min(at_rest[1]).min(used) / used.max(f64::MIN_POSITIVE),
+            at_rest_share: share(at_rest).min(1.0),
+            computing_alone: share(computing(with_one)),
             processors: evidence.processors.max(2.0),
         })
     }
@@ -141,7 +143,7 @@ impl Costs {
 
     /// Whether the server computes as much without anything to do.
     fn polls(&self) -> bool {
-        self.at_rest_share >= MOST && self.used_alone >= THREAD_FULL * self.used
+        self.at_rest_share >= MOST && self.computing_alone >= THREAD_FULL
     }
 
     fn wait_apart(&self) -> bool {
