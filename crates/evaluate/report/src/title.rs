@@ -123,11 +123,11 @@ const KNOWN: [(&str, &str, &str); 25] = [
     ("evaluate meter", "What a program uses", "A program runs with its times, faults and waits counted."),
 ];
 
-/// Options in words, in which `{}` is the value.
+/// Options in words, in which `{}` is the value, and `{ }` the value with its letter apart.
 const OPTIONS: [(&str, &str); 14] = [
     ("search", "the most clients that it serves"),
     ("clients", "to {} clients"),
-    ("rate", "at {}bit/s"),
+    ("rate", "at { }bit/s"),
     ("transport", "over {}"),
     ("buffers", "with {} buffers each"),
     ("profile", "on disk {}"),
@@ -198,7 +198,10 @@ fn in_words(option: &str) -> String {
     let (name, value) = option.split_once([' ', '=']).unwrap_or((option, ""));
     let known = OPTIONS.iter().find(|(known, _)| *known == name);
     match known {
-        Some((_, words)) => words.replace("{}", &value.replace('=', " ").replace(',', " and ")),
+        Some((_, words)) => {
+            let value = value.replace('=', " ").replace(',', " and ");
+            words.replace("{ }", &value.replace('k', " k").replace('M', " M")).replace("{}", &value)
+        }
         None => option.replace(['-', '='], " "),
     }
 }
@@ -251,10 +254,10 @@ mod tests {
             told,
             [
                 format!(
-                    "{streams}: on disk cloud, with 256M of memory, at 4Mbit/s, the most clients that it serves, \
+                    "{streams}: on disk cloud, with 256M of memory, at 4 Mbit/s, the most clients that it serves, \
                      with 1 and 2 buffers each"
                 ),
-                format!("{streams}: at 200kbit/s, to 5000 clients"),
+                format!("{streams}: at 200 kbit/s, to 5000 clients"),
                 "What limits web servers".into(),
                 "What limits web servers: document 10K, memory all and 24M".into(),
                 "Reading memory through many views".into(),
