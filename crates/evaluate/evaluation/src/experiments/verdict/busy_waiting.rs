@@ -1,7 +1,7 @@
 //! Processors that are filled by waiting: spin locks, sched_yield(2) in a loop, computations that others make void, polls.
 //!
-//! From outside that looks like work. But work costs each request the same processor time, however many clients there are. With
-//! one client there is nobody to wait for, and what a request takes then is its work.
+//! From outside that looks like work. But work costs each request the same processor time, however many clients there are. The
+//! requests of a single client wait for no others, and what those take is work.
 
 use forebay_quantity::percent;
 
