@@ -33,7 +33,7 @@ impl Verdict {
         // Where other programs leave little of the processors, less than most of them may be the limit by what was counted.
         let may_compute = matches!(self.limit, Limit::Sleep | Limit::Undecided)
             && self.asks_for.is_none()
-            && evidence.in_flight.is_some_and(|requests| computing(evidence) >= MOST * requests);
+            && evidence.threads.is_some_and(|threads| threads.processor >= (MOST * threads.busy()).max(1.0));
         let has_others = evidence.threads_at_work.is_none_or(|at_work| at_work >= 2.0)
             || evidence.threads_at_rest.processor >= MOST
             || waits_for_another(evidence, MOST).is_some();

@@ -54,6 +54,21 @@ fn work_costs_the_same_for_each_request() {
 }
 
 #[test]
+fn threads_that_seem_to_sleep_because_others_have_the_processors_are_asked_about() {
+    // Few threads spin for many requests, and one of those sleeps.
+    let crowded = full(|evidence| {
+        evidence.processor_s = Some(0.6);
+        evidence.threads = Some(Threads { processor: 2.7, asleep: 1.0, idle: 4.3, ..NONE });
+        evidence.threads_at_work = Some(4.0);
+    });
+    assert_eq!(Verdict::of(&crowded).limit, Limit::Sleep);
+    assert_eq!(said(&crowded, &alone(&crowded, 9_000.0, 0.05)).limit, Limit::Lock);
+    let asleep =
+        Evidence { threads: Some(Threads { processor: 0.3, asleep: 7.0, idle: 0.7, ..NONE }), ..crowded };
+    assert_eq!(Verdict::of(&asleep).asks_for, None);
+}
+
+#[test]
 fn what_may_be_waiting_is_said_with_its_share() {
     let all = full(|_| ());
     // Computations that others make void: two processors do the work of one.
