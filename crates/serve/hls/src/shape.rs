@@ -1,14 +1,12 @@
 //! What a browser has to know of a track before it plays it: the codec by its name (RFC 6381), and the size of pictures.
 
+use forebay_media::av1;
 use forebay_rtsp::presentation::Codec;
 use h264_reader::nal::sps::SeqParameterSet;
 use h264_reader::nal::{Nal, RefNal};
 use h264_reader::rbsp::{BitRead, BitReader, BitReaderError, ByteReader};
 
 use crate::frames::Frames;
-
-/// The headers of an OBU and of a sequence are in so many bytes of a sample (AV1 bitstream, 5.3 and 5.5).
-const OBUS_MAX: usize = 16;
 
 /// A track as browsers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +43,8 @@ impl Shape {
             Codec::H264 { sps, .. } => h264(sps.first()?),
             Codec::H265 { sps, .. } => H265::read(sps.first()?).map(|set| set.shape()),
             Codec::Av1 { profile, level, tier } => {
-                let Pictures { size, depth, chroma } = av1(first_sample)?;
+                let av1::Sequence { width, height, depth, chroma, .. } = av1::Sequence::of(first_sample)?;
+                let size = size(width, height)?;
                 let tier = if *tier == 0 { 'M' } else { 'H' };
                 let codec = format!("av01.{profile}.{level:02}{tier}.{depth:02}");
                 Some(Self { codec, size: Some(size), depth, chroma, frames: None })
@@ -192,125 +191,6 @@ fn skip_sub_layers(bits: &mut impl BitRead, sub_layers: u32) -> Result<(), BitRe
         more += 2 * (8 - sub_layers);
     }
     bits.skip(more, "sub_layers")
-}
-
-/// By the sequence header in the first sample (AV1 bitstream, 5.5).
-fn av1(sample: &[u8]) -> Option<Pictures> {
-    const SEQUENCE_HEADER: u8 = 1;
-    let mut rest = sample;
-    for _ in 0..OBUS_MAX {
-        let (&header, after) = rest.split_first()?;
-        let (kind, has_extension, has_size) = (header >> 3 & 15, header & 4 != 0, header & 2 != 0);
-        let mut payload = after.get(usize::from(has_extension)..)?;
-        let bytes = if has_size { leb128(&mut payload)? } else { payload.len() };
-        let (unit, after) = payload.split_at_checked(bytes)?;
-        if kind == SEQUENCE_HEADER {
-            return av1_sequence(unit).ok().flatten();
-        }
-        rest = after;
-    }
-    None
-}
-
-fn leb128(bytes: &mut &[u8]) -> Option<usize> {
-    let mut value = 0;
-    for shift in (0..56).step_by(7) {
-        let (&byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= usize::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
-
-fn av1_sequence(unit: &[u8]) -> Result<Option<Pictures>, BitReaderError> {
-    let mut bits = BitReader::new(unit);
-    let profile = bits.read::<3, u8>("seq_profile")?;
-    bits.skip(1, "still_picture")?;
-    let is_reduced = bits.read_bit("reduced_still_picture_header")?;
-    if is_reduced {
-        bits.skip(5, "seq_level_idx")?;
-    } else {
-        skip_operating_points(&mut bits)?;
-    }
-    let width_bits = bits.read::<4, u32>("frame_width_bits_minus_1")? + 1;
-    let height_bits = bits.read::<4, u32>("frame_height_bits_minus_1")? + 1;
-    let width = read_bits(&mut bits, width_bits)? + 1;
-    let height = read_bits(&mut bits, height_bits)? + 1;
-    if !is_reduced && bits.read_bit("frame_id_numbers_present_flag")? {
-        bits.skip(7, "delta_frame_id_length, additional_frame_id_length")?;
-    }
-    bits.skip(3, "use_128x128_superblock, enable_filter_intra, enable_intra_edge_filter")?;
-    if !is_reduced {
-        bits.skip(4, "enable_interintra_compound and others")?;
-        if bits.read_bit("enable_order_hint")? {
-            bits.skip(2, "enable_jnt_comp, enable_ref_frame_mvs")?;
-            skip_screen_content(&mut bits)?;
-            bits.skip(3, "order_hint_bits_minus_1")?;
-        } else {
-            skip_screen_content(&mut bits)?;
-        }
-    }
-    bits.skip(3, "enable_superres, enable_cdef, enable_restoration")?;
-    let is_high = bits.read_bit("high_bitdepth")?;
-    let depth = match (is_high, profile) {
-        (true, 2) if bits.read_bit("twelve_bit")? => 12,
-        (true, _) => 10,
-        (false, _) => 8,
-    };
-    let is_grey = profile != 1 && bits.read_bit("mono_chrome")?;
-    let chroma = match (is_grey, profile) {
-        (true, _) => 0,
-        (_, 0) => 1,
-        (_, 1) => 3,
-        (_, _) => 2,
-    };
-    Ok(size(width, height).map(|size| Pictures { size, depth, chroma }))
-}
-
-fn skip_operating_points(bits: &mut impl BitRead) -> Result<(), BitReaderError> {
-    let (mut has_model, mut delay_bits) = (false, 0);
-    if bits.read_bit("timing_info_present_flag")? {
-        bits.skip(64, "num_units_in_display_tick, time_scale")?;
-        if bits.read_bit("equal_picture_interval")? {
-            bits.read_ue("num_ticks_per_picture_minus_1")?;
-        }
-        has_model = bits.read_bit("decoder_model_info_present_flag")?;
-        if has_model {
-            delay_bits = bits.read::<5, u32>("buffer_delay_length_minus_1")? + 1;
-            bits.skip(32 + 10, "num_units_in_decoding_tick and others")?;
-        }
-    }
-    let has_display_delay = bits.read_bit("initial_display_delay_present_flag")?;
-    let points = bits.read::<5, u32>("operating_points_cnt_minus_1")?;
-    for _ in 0..=points {
-        bits.skip(12, "operating_point_idc")?;
-        if bits.read::<5, u32>("seq_level_idx")? > 7 {
-            bits.skip(1, "seq_tier")?;
-        }
-        if has_model && bits.read_bit("decoder_model_present_for_this_op")? {
-            bits.skip(2 * delay_bits + 1, "decoder_buffer_delay and others")?;
-        }
-        if has_display_delay && bits.read_bit("initial_display_delay_present_for_this_op")? {
-            bits.skip(4, "initial_display_delay_minus_1")?;
-        }
-    }
-    Ok(())
-}
-
-fn skip_screen_content(bits: &mut impl BitRead) -> Result<(), BitReaderError> {
-    let is_chosen = bits.read_bit("seq_choose_screen_content_tools")?;
-    let has_tools = is_chosen || bits.read_bit("seq_force_screen_content_tools")?;
-    if has_tools && !bits.read_bit("seq_choose_integer_mv")? {
-        bits.skip(1, "seq_force_integer_mv")?;
-    }
-    Ok(())
-}
-
-fn read_bits(bits: &mut impl BitRead, count: u32) -> Result<u32, BitReaderError> {
-    (0..count).try_fold(0, |value, _| Ok(value << 1 | u32::from(bits.read_bit("a bit")?)))
 }
 
 /// The profile, and what the header of the first key frame says (VP9 bitstream, 6.2); `None` if it is no key frame.

@@ -218,7 +218,7 @@ fn configured(coded: Coded, told: &[u8]) -> Option<sound::Plain> {
     let (codec, format) = match coded {
         Coded::H264 => parameter_sets::h264(told)?,
         Coded::H265 => parameter_sets::h265(told)?,
-        Coded::Av1 => parameter_sets::av1(told)?,
+        Coded::Av1 => parameter_sets::av1(told),
         Coded::Aac => (sound::aac(told.to_vec())?, Format::Aac),
         Coded::Opus => {
             let channels = *told.strip_prefix(b"OpusHead")?.get(1)?;

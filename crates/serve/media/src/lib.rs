@@ -23,6 +23,7 @@
 mod ac3;
 mod adts;
 mod annex_b;
+pub mod av1;
 mod avi;
 mod backwards;
 mod damage;

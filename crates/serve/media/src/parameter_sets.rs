@@ -1,7 +1,7 @@
 //! Decoder configuration records (ISO/IEC 14496-15, 5.3.3 and 8.3.3; AV1 in ISO base media files), as MP4 and Matroska have them.
 //!
 //! Some writers put bytes after a record of H.264, or cut one of H.265 at its end. So a record tells the sets that are whole in it;
-//! those that it lacks are looked for in samples.
+//! those that it lacks are looked for in samples. Others write no record, or an empty one.
 
 use forebay_rtsp::packetise::{Format, Framing};
 use forebay_rtsp::presentation::Codec;
@@ -54,13 +54,28 @@ fn sets(rest: &mut &[u8], count: u16) -> Vec<Vec<u8>> {
     sets
 }
 
-/// AV1 by its AV1CodecConfigurationRecord (AV1 in ISO base media files, 2.3.3).
-pub(crate) fn av1(mut record: &[u8]) -> Option<(Codec, Format)> {
-    let record = Av1c::decode_body(&mut record).ok()?;
-    let codec = Codec::Av1 {
-        profile: record.seq_profile,
-        level: record.seq_level_idx_0,
-        tier: u8::from(record.seq_tier_0),
+/// H.264 and H.265 of which only samples tell.
+pub(crate) fn untold_h264() -> (Codec, Format) {
+    (Codec::H264 { sps: Vec::new(), pps: Vec::new() }, Format::H264(Framing::StartCodes))
+}
+
+pub(crate) fn untold_h265() -> (Codec, Format) {
+    let [vps, sps, pps] = [const { Vec::new() }; 3];
+    (Codec::H265 { vps, sps, pps }, Format::H265(Framing::StartCodes))
+}
+
+/// The level of AV1 that says nothing of how large pictures are (AV1 bitstream, annex A.3): then the first sample is asked.
+pub(crate) const ANY_LEVEL: u8 = 31;
+
+/// AV1 by its AV1CodecConfigurationRecord (AV1 in ISO base media files, 2.3.3), or of any level.
+pub(crate) fn av1(mut record: &[u8]) -> (Codec, Format) {
+    let codec = match Av1c::decode_body(&mut record) {
+        Ok(record) => Codec::Av1 {
+            profile: record.seq_profile,
+            level: record.seq_level_idx_0,
+            tier: u8::from(record.seq_tier_0),
+        },
+        Err(_) => Codec::Av1 { profile: 0, level: ANY_LEVEL, tier: 0 },
     };
-    Some((codec, Format::Av1))
+    (codec, Format::Av1)
 }

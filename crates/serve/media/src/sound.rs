@@ -23,7 +23,8 @@ pub(crate) fn roll_ns(codec: &Codec) -> i64 {
 /// AAC by its AudioSpecificConfig (ISO/IEC 14496-3, 1.6.2.1); `None` if it is none.
 pub(crate) fn aac(config: Vec<u8>) -> Option<Codec> {
     let mut bits = Bits { bytes: &config, at: 0 };
-    if bits.take(5)? == 31 {
+    let object = bits.take(5)?;
+    if object == 31 {
         bits.take(6)?;
     }
     let clock_rate = match bits.take(4)? {
@@ -32,11 +33,48 @@ pub(crate) fn aac(config: Vec<u8>) -> Option<Codec> {
     };
     let channels = match bits.take(4)? {
         7 => 8,
-        // 0 is for a configuration that follows elsewhere: two is what most have.
+        0 if PLAIN_OBJECTS.contains(&object) => {
+            bits.take(GENERAL_BITS)?;
+            // It may follow elsewhere: two is what most have.
+            bits.program().map_or(2, |program| program.channels)
+        }
         0 => 2,
         channels => channels as u8,
     };
     (clock_rate > 0).then_some(Codec::Aac { config, clock_rate, channels })
+}
+
+/// Kinds of AAC whose configuration goes on right after the channels: main, LC, SSR, LTP (ISO/IEC 14496-3, table 1.17).
+const PLAIN_OBJECTS: std::ops::RangeInclusive<u32> = 1..=4;
+
+/// What comes between the channels and their list, where nothing is scaled (4.4.1).
+const GENERAL_BITS: usize = 3;
+
+/// Whether a configuration without a list of channels leaves it to frames to tell them, as that of ADTS does.
+pub(crate) fn lacks_channels(config: &[u8]) -> bool {
+    let &[first, second] = config else { return false };
+    PLAIN_OBJECTS.contains(&u32::from(first >> 3)) && second & 0x78 == 0
+}
+
+/// AAC by such a configuration and its first frame, which begins with the list then; `None` if it does not.
+pub(crate) fn aac_of_frame(config: &[u8], frame: &[u8]) -> Option<Codec> {
+    const PROGRAM: u32 = 5;
+    let mut bits = Bits { bytes: frame, at: 0 };
+    if bits.take(3)? != PROGRAM {
+        return None;
+    }
+    let begin = bits.at;
+    let Program { end, .. } = bits.program()?;
+    let mut config = config.to_vec();
+    bits.at = begin;
+    while bits.at < end {
+        let count = (end - bits.at).min(8);
+        config.push((bits.take(count)? << (8 - count)) as u8);
+    }
+    // A comment follows at a whole byte.
+    let comment = frame.get(end.div_ceil(8)..)?;
+    config.extend(comment.get(..1 + usize::from(*comment.first()?))?);
+    aac(config)
 }
 
 /// AAC by what its container says of it: how it is coded (ISO/IEC 14496-3, table 1.17), samples per second, and channels.
@@ -94,12 +132,39 @@ fn plain(values: PcmValues, clock_rate: u32, channels: u8, is_reversed: bool) ->
     (clock_rate > 0).then_some((codec, Format::Pcm { frame_bytes }, carriage))
 }
 
+/// A list of channels (ISO/IEC 14496-3, 4.4.1.1), up to its comment.
+struct Program {
+    channels: u8,
+    /// The bit after it.
+    end: usize,
+}
+
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Bits<'_> {
+    fn program(&mut self) -> Option<Program> {
+        // Its number, the kind of AAC, and samples per second.
+        self.take(4 + 2 + 4)?;
+        let elements = self.take(4)? + self.take(4)? + self.take(4)?;
+        let (low, data, coupled) = (self.take(2)?, self.take(3)?, self.take(4)?);
+        for mixdown_bits in [4, 4, 3] {
+            if self.take(1)? == 1 {
+                self.take(mixdown_bits)?;
+            }
+        }
+        let mut channels = low;
+        for _ in 0..elements {
+            channels += 1 + self.take(1)?;
+            self.take(4)?;
+        }
+        self.at += (4 * (low + data) + 5 * coupled) as usize;
+        let is_whole = self.at <= 8 * self.bytes.len();
+        is_whole.then_some(Program { channels: u8::try_from(channels).ok()?, end: self.at })
+    }
+
     fn take(&mut self, count: usize) -> Option<u32> {
         let bits = (self.at..self.at + count).try_fold(0, |value, at| {
             let byte = self.bytes.get(at / 8)?;

@@ -108,6 +108,8 @@ fn mov_and_other_codecs() {
     assert_eq!(media.tracks()[1].codec, Codec::Opus { channels: 2 });
     let mp3 = folder.encode(2, &format!("{H264} -c:a libmp3lame"), "mp3.mp4");
     assert_eq!(check(&folder, &mp3, true, true).tracks()[1].codec, Codec::MpegAudio);
+    let mp2 = folder.encode(2, &format!("{H264} -c:a mp2"), "mp2.mov");
+    assert_eq!(check(&folder, &mp2, true, true).tracks()[1].codec, Codec::MpegAudio);
 }
 
 #[test]

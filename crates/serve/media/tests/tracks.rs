@@ -62,3 +62,17 @@ fn aac_without_a_configuration_is_described_by_its_track() {
         assert_eq!(media.tracks()[0].codec, expected);
     }
 }
+
+#[test]
+fn strings_may_end_in_zeros() {
+    let frames = frames();
+    let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    // As GStreamer writes them.
+    let language = element(&[0x22, 0xB5, 0x9C], b"deu\0");
+    let media = Media::read(&sound(b"A_AC3\0", &language, &frames, 1, 32)).expect("sound");
+    let track = &media.tracks()[0];
+    assert_eq!(track.codec, Codec::Ac3 { clock_rate: 48_000, channels: 2 });
+    assert_eq!(track.language.as_deref(), Some("deu"));
+    let error = Media::read(&sound(b"A_DTS\0", &[], &frames, 1, 32)).expect_err("no codec").to_string();
+    assert!(error.contains("A_DTS, which is no codec"), "{error}");
+}

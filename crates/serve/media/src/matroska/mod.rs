@@ -285,6 +285,7 @@ impl Movie {
         };
         let mut is_encrypted = false;
         for track in file.tracks().iter().take(TRACKS_MAX) {
+            let codec_id = plain(track.codec_id());
             let encodings = track.content_encodings().unwrap_or_default();
             let is_one_encrypted =
                 encodings.iter().any(|one| matches!(one.encoding(), ContentEncodingValue::Encryption(_)));
@@ -292,7 +293,7 @@ impl Movie {
             let stripped = stripped(encodings);
             if is_one_encrypted || stripped.is_none() {
                 let how = if is_one_encrypted { "encrypted" } else { "compressed by the container" };
-                movie.left_out.push(format!("{} that is {how}", track.codec_id()));
+                movie.left_out.push(format!("{codec_id} that is {how}"));
                 continue;
             }
             match served(track, text).zip(stripped) {
@@ -302,9 +303,9 @@ impl Movie {
                     movie.drafts.push(movie.draft(track, (codec, format, carriage)));
                 }
                 Some((coding, None)) => movie.drafts.push(movie.draft(track, coding)),
-                _ if is_text(track) && text.is_none() => movie.left_out.push(text::unasked(track.codec_id())),
+                _ if is_text(track) && text.is_none() => movie.left_out.push(text::unasked(codec_id)),
                 _ => {
-                    let phrase = format!("{}, which is no codec that can be served", track.codec_id());
+                    let phrase = format!("{codec_id}, which is no codec that can be served");
                     movie.left_out.push(phrase);
                 }
             }
@@ -316,7 +317,7 @@ impl Movie {
     }
 
     fn draft(&self, track: &TrackEntry, (codec, format, carriage): Coding) -> Draft {
-        let told = track.language_bcp47().or(track.language());
+        let told = track.language_bcp47().or(track.language()).map(plain);
         let language = told.filter(|language| !language.is_empty() && *language != "und").map(str::to_owned);
         let ticks = |ns: u64| self.time_base.ticks(ns.min(1 << 60) as i64);
         Draft {
@@ -392,12 +393,17 @@ fn served(track: &TrackEntry, text: Option<u8>) -> Option<Coding> {
     let private = track.codec_private();
     let channels = || u8::try_from(track.audio()?.channels().get()).ok();
     let rate = || track.audio().map(|audio| audio.sampling_frequency() as u32);
-    let (codec, format) = match track.codec_id() {
-        "V_MPEG4/ISO/AVC" => parameter_sets::h264(private?)?,
-        "V_MPEGH/ISO/HEVC" => parameter_sets::h265(private?)?,
+    let codec_id = plain(track.codec_id());
+    let (codec, format) = match codec_id {
+        "V_MPEG4/ISO/AVC" => {
+            private.map_or_else(|| Some(parameter_sets::untold_h264()), parameter_sets::h264)?
+        }
+        "V_MPEGH/ISO/HEVC" => {
+            private.map_or_else(|| Some(parameter_sets::untold_h265()), parameter_sets::h265)?
+        }
         "V_VP8" => (Codec::Vp8, Format::Vp8),
         "V_VP9" => (Codec::Vp9 { profile: 0 }, Format::Vp9),
-        "V_AV1" => parameter_sets::av1(private?)?,
+        "V_AV1" => parameter_sets::av1(private.unwrap_or_default()),
         "V_MPEG4/ISO/SP" | "V_MPEG4/ISO/ASP" | "V_MPEG4/ISO/AP" => {
             (Codec::Mpeg4 { config: private.unwrap_or_default().to_vec() }, Format::Mpeg4)
         }
@@ -415,7 +421,7 @@ fn served(track: &TrackEntry, text: Option<u8>) -> Option<Coding> {
         "A_MPEG/L1" | "A_MPEG/L2" | "A_MPEG/L3" => (Codec::MpegAudio, Format::MpegAudio),
         "A_PCM/INT/LIT" | "A_PCM/INT/BIG" => {
             let bits = track.audio()?.bit_depth()?.get();
-            return sound::pcm(bits, rate()?, channels()?, track.codec_id().ends_with("LIT"));
+            return sound::pcm(bits, rate()?, channels()?, codec_id.ends_with("LIT"));
         }
         _ if is_text(track) => {
             let (codec, format) = text::coding(text?);
@@ -427,8 +433,13 @@ fn served(track: &TrackEntry, text: Option<u8>) -> Option<Coding> {
     Some((codec, format, Carriage::Whole))
 }
 
+/// What a string says: zeros may follow it, as GStreamer writes them (RFC 8794, section 7.4).
+fn plain(string: &str) -> &str {
+    string.split('\0').next().unwrap_or_default()
+}
+
 fn is_text(track: &TrackEntry) -> bool {
-    ["S_TEXT/UTF8", "S_TEXT/ASCII"].contains(&track.codec_id())
+    ["S_TEXT/UTF8", "S_TEXT/ASCII"].contains(&plain(track.codec_id()))
 }
 
 /// How AAC is coded by the old names of its codec, which have no configuration.
