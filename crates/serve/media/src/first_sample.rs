@@ -58,7 +58,7 @@ fn suited(source: &mut Source, mut track: Track) -> Result<Result<Track, String>
         }
         Codec::Av1 { profile, level, tier } => {
             let Some(sequence) = av1::Sequence::of(&sample) else {
-                return Ok(Err("AV1 whose decoder configuration is nowhere".to_owned()));
+                return Ok(Err("AV1 without a decoder configuration".to_owned()));
             };
             (*profile, *level, *tier) = (sequence.profile, sequence.level, sequence.tier);
         }

@@ -134,6 +134,20 @@ fn fragmented_mp4() {
 }
 
 #[test]
+fn sound_of_fragments_is_sent_whatever_is_told_of_its_frames() {
+    let Some(folder) = folder("sound_of_fragments_is_sent_whatever_is_told_of_its_frames") else { return };
+    let options = "-map 1:a -c:a aac -frag_duration 500000 -movflags empty_moov+default_base_moof";
+    let mut file = std::fs::read(folder.encode(2, options, "a.mp4")).expect("a file");
+    let sent = |file: &Vec<u8>| Arc::new(Media::read(file).expect("sound")).plan(&[0], 0).count();
+    let all = sent(&file);
+    // The frames of the first fragment need others, as its header says.
+    let header = file.windows(4).position(|name| name == b"tfhd").expect("a fragment");
+    let flags = file[header..].windows(4).position(|flags| flags == [2, 0, 0, 0]).expect("flags");
+    file[header + flags..][..4].copy_from_slice(&[1, 1, 0, 0]);
+    assert_eq!(sent(&file), all);
+}
+
+#[test]
 fn matroska_and_webm() {
     let Some(folder) = folder("matroska_and_webm") else { return };
     let h264 = folder.encode(2, &format!("{H264} -c:a aac -metadata:s:a:0 language=fra"), "h264.mkv");

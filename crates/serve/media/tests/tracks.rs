@@ -76,3 +76,18 @@ fn strings_may_end_in_zeros() {
     let error = Media::read(&sound(b"A_DTS\0", &[], &frames, 1, 32)).expect_err("no codec").to_string();
     assert!(error.contains("A_DTS, which is no codec"), "{error}");
 }
+
+#[test]
+fn frames_of_sound_are_all_sent_whatever_is_told_of_them() {
+    const FRAME_MS: u16 = 32;
+    let whole = frames();
+    let frames: Vec<&[u8]> = whole.iter().map(Vec::as_slice).collect();
+    let mut file = sound(b"A_AC3", &[], &frames, 1, FRAME_MS.into());
+    // GStreamer calls the last frame alone a key frame.
+    for number in 0..frames.len() as u16 - 1 {
+        let [high, low] = (FRAME_MS * number).to_be_bytes();
+        let block = file.windows(5).position(|bytes| bytes == [0x81, high, low, 0x82, 0]);
+        file[block.expect("a block") + 3] = 2;
+    }
+    assert_eq!(sent(&file), whole);
+}

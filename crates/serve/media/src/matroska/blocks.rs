@@ -157,7 +157,9 @@ impl Block {
         };
         let lengths =
             self.lengths(source)?.ok_or(Error::Damaged("the frames of a block do not fit into it"))?;
-        let ((is_sync, lasts), count) = (told, lengths.len() as i64);
+        let ((is_key, lasts), count) = (told, lengths.len() as i64);
+        // Frames of sound refer to no others, whatever writers say of them.
+        let is_sync = is_key || !draft.codec.is_pictures();
         let mut at = self.end - lengths.iter().map(|length| u64::from(*length)).sum::<u64>();
         let presentation = cluster_time.saturating_add(self.time.into());
         movie.times.reach(presentation);

@@ -59,7 +59,9 @@ pub(super) fn read(
                 let step = lengths.step(sample.duration);
                 let decode = draft.next_decode;
                 let presentation = decode.saturating_add(sample.cts.map_or(0, delay));
-                let is_sync = lengths.flags(sample.flags) & IS_NO_SYNC == 0;
+                // Frames of sound refer to no others, whatever writers say of them.
+                let is_sound = !draft.entry.codec.is_pictures();
+                let is_sync = is_sound || lengths.flags(sample.flags) & IS_NO_SYNC == 0;
                 draft.next_decode = decode.saturating_add(step);
                 if draft.served.takes(description, at) {
                     draft.builder.push(Entry { at, bytes, decode, presentation, is_sync }, samples_left)?;
