@@ -310,6 +310,20 @@ fn without_memfd_the_program_runs_or_a_sentence_says_why_not() {
     );
 }
 
+/// As a service is whose system calls are filtered: whether it has limits is not known.
+#[test]
+fn where_limits_are_not_told_the_program_runs() {
+    let _ = short_reader("untold_limits").without_statistics().before(refuse("limits")).check();
+}
+
+/// As in a container whose engine is older than the kernel.
+#[test]
+fn where_newer_calls_are_not_permitted_the_program_runs() {
+    for with in [Case::with_statistics, Case::without_statistics] {
+        let _ = with(short_reader("newer_calls")).before(refuse("newer_calls")).check();
+    }
+}
+
 macro_rules! limited {
     ($($name:ident: $limit:literal;)+) => {
         $(#[test]

@@ -35,8 +35,11 @@ static const struct feature {
     {"mlock", EPERM, {SYS_mlock, SYS_mlock2, SYS_mlockall, -1}},
     {"process_vm", EPERM, {SYS_process_vm_readv, SYS_process_vm_writev, SYS_ptrace, SYS_process_madvise, -1}},
     {"rseq", ENOSYS, {SYS_rseq, -1}},
+    {"limits", EPERM, {SYS_prlimit64, SYS_getrlimit, SYS_setrlimit, -1}},
     {"mprotect_exec", EACCES, {-SYS_mprotect, -1}},
     {"pagemap_scan", ENOTTY, {-SYS_ioctl, -1}},
+    /* As container engines refuse what they do not know. */
+    {"newer_calls", EPERM, {SYS_faccessat2, SYS_openat2, SYS_pidfd_open, SYS_close_range, SYS_cachestat, -1}},
     /* No new processes: from here on only threads can be made. */
     {"fork", EAGAIN, {-SYS_clone, SYS_fork, SYS_vfork, SYS_clone3, -1}},
 };

@@ -11,10 +11,10 @@ use std::{
 };
 
 use forebay_lab::{Error as LabError, MemoryLimit};
-use forebay_linux::{cachestat, kernel_text};
+use forebay_linux::{cachestat, kernel_text, limit};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::process::{Resource, geteuid};
 
 use super::Remedy;
 
@@ -52,7 +52,8 @@ pub fn has_gstreamer_server() -> bool {
 }
 
 pub fn has_real_time() -> bool {
-    geteuid().is_root() || getrlimit(Resource::Rtprio).current.is_none_or(|most| most > 1)
+    geteuid().is_root()
+        || limit(Resource::Rtprio).is_some_and(|limit| limit.current.is_none_or(|most| most > 1))
 }
 
 pub fn has_steady_counter() -> bool {
@@ -63,7 +64,7 @@ pub fn has_steady_counter() -> bool {
 
 /// Whether the hard limit of this process allows `count` open files.
 pub fn has_descriptors(count: u64) -> bool {
-    getrlimit(Resource::Nofile).maximum.is_none_or(|most| most >= count)
+    limit(Resource::Nofile).is_some_and(|limit| limit.maximum.is_none_or(|most| most >= count))
 }
 
 /// Whether sockets may have send buffers as large as `forebay serve` requests.

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::Ordering::{Relaxed, Release},
 };
 
-use forebay_linux::{features::has_strict_memory, kernel_text};
+use forebay_linux::{features::has_strict_memory, kernel_text, limit};
 use forebay_policy::price::{
     CHECKPOINT_US_MIN, FIRST_NS, MEMORY_BYTES_FIRST, PAGE_PRICE_FIRST, PRICE_ONE, STALL_US_MIN, ticks,
 };
@@ -22,7 +22,7 @@ use rustix::fs::{
     FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::ffi::{self, Mapping};
 
@@ -156,7 +156,7 @@ fn create_memory() -> io::Result<OwnedFd> {
 
 /// Gives the object its size, also where the shell limits the size of files (`ulimit -f`): this is no file.
 fn size_memory(memory: &OwnedFd) -> io::Result<()> {
-    let limit = getrlimit(Resource::Fsize);
+    let limit = limit(Resource::Fsize).ok_or(Errno::PERM)?;
     let too_low = limit.current.is_some_and(|current| current < CHANNEL_BYTES as u64);
     if too_low {
         // Asked first: going over the limit would raise SIGXFSZ.

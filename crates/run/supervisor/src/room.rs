@@ -6,8 +6,9 @@
 use std::{fs, path::PathBuf};
 
 use forebay_linux::groups::processes;
+use forebay_linux::limit;
 use forebay_protocol::layout::Header;
-use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::process::{Resource, geteuid};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::executor::THREADS_MAX;
@@ -15,9 +16,11 @@ use crate::executor::THREADS_MAX;
 /// Processes that forebay leaves unused at least: as many as it could take in a moment, the threads of the executor above all.
 const PROCESSES_MIN: u64 = THREADS_MAX as u64 + 32;
 
-/// Whether the address space of this process, and of what it executes, has no limit.
+/// Whether the address space of this process, and of what it executes, is known to have no limit.
 pub fn is_in_address_space() -> bool {
-    [Resource::As, Resource::Data].into_iter().all(|resource| getrlimit(resource).current.is_none())
+    [Resource::As, Resource::Data]
+        .into_iter()
+        .all(|resource| limit(resource).is_some_and(|limit| limit.current.is_none()))
 }
 
 /// Limits on the number of processes.
@@ -31,7 +34,8 @@ impl Processes {
     /// Those of process `pid`, of which this process is a copy or the parent.
     pub fn new(pid: u32) -> Self {
         // The kernel holds no superuser to it.
-        let user_max = getrlimit(Resource::Nproc).current.filter(|_| !geteuid().is_root());
+        let user_max =
+            limit(Resource::Nproc).and_then(|limit| limit.current).filter(|_| !geteuid().is_root());
         Self { groups: processes::limiting(pid), user_max }
     }
 

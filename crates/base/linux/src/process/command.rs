@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, accessat, stat};
+use rustix::io::Errno;
 
 use super::StartError;
 use super::program_file::{Elf, ProgramFile};
@@ -113,7 +114,11 @@ fn is_text(path: &Path) -> bool {
 /// # Errors
 /// What execve(2) would say.
 pub fn check_executable(path: &Path) -> io::Result<()> {
-    accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)?;
+    match accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
+        // A sandbox that is older than the call (faccessat2) refuses it. Then execve(2) itself has to say.
+        Err(Errno::PERM) => {}
+        asked => asked?,
+    }
     if FileType::from_raw_mode(stat(path)?.st_mode) != FileType::RegularFile {
         return Err(io::Error::from_raw_os_error(libc::EACCES));
     }

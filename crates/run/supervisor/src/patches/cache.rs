@@ -9,8 +9,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use forebay_linux::limit;
 use rustix::fs::OFlags;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
 
 use super::{BUILD_ID_BYTES_MAX, PatchError, PatchTable, Site, Within, find, image, well_ordered};
 
@@ -117,19 +118,19 @@ fn read(place: &Path, build_id: &[u8]) -> Option<PatchTable> {
     let file = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
     let metadata = file.metadata().ok()?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o022 == 0;
-    let limit = (HEADER_BYTES + SITES_MAX * 8) as u64;
-    if !ours || !metadata.is_file() || metadata.len() > limit {
+    let most = (HEADER_BYTES + SITES_MAX * 8) as u64;
+    if !ours || !metadata.is_file() || metadata.len() > most {
         return None;
     }
     let mut content = Vec::with_capacity(metadata.len() as usize + 1);
-    (&file).take(limit).read_to_end(&mut content).ok()?;
+    (&file).take(most).read_to_end(&mut content).ok()?;
     PatchTable::from_cache(&content).filter(|table| table.build_id == build_id)
 }
 
 /// Writes the file under another name first, so that no process reads half of it.
 fn write(place: &Path, table: &PatchTable) -> io::Result<()> {
     // To go over a limit of the size of files would end this process by a signal, before the program has run.
-    if getrlimit(Resource::Fsize).current.is_some() {
+    if limit(Resource::Fsize).is_none_or(|limit| limit.current.is_some()) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let directory = place.parent().ok_or(io::ErrorKind::InvalidInput)?;

@@ -14,10 +14,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use forebay_linux::limit;
 use forebay_profile::format::{self, BYTES_MAX, FormatError};
 use forebay_profile::{Identity, Key, Need, Origin, Profile, Scope};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
-use rustix::process::{Resource, getegid, geteuid, getgid, getrlimit, getuid};
+use rustix::process::{Resource, getegid, geteuid, getgid, getuid};
 
 /// Profiles that a folder has at most.
 pub const PROFILES_MAX: usize = 1024;
@@ -83,7 +84,7 @@ impl Store {
     /// Those of the file system. The profile that was kept before is still there.
     pub fn put(&self, profile: &Profile) -> io::Result<()> {
         // To go over a limit of the size of files would end this process by a signal.
-        if getrlimit(Resource::Fsize).current.is_some() {
+        if limit(Resource::Fsize).is_none_or(|limit| limit.current.is_some()) {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let folder = self.make()?;
