@@ -14,7 +14,7 @@ use forebay_linux::process::{
     Apart, ChildEnd, ChildState, ChildUsage, Neighbour, SignalsBlocked, Woken, child_state, is_for_program,
     leave_idle, next_signal, reap_orphans, send_signal,
 };
-use forebay_protocol::layout::{OPENED_FREE, SLOT_CLAIMED, SLOT_CLOSED, SLOTS, replay};
+use forebay_protocol::layout::{OPENED_FREE, SLOT_CLAIMED, SLOT_CLOSED, SLOT_FREE, SLOTS, replay};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -325,7 +325,7 @@ fn mark_dead(channel: &Channel, ledger: &mut Ledger, slot: usize) {
 /// There will be no speculator again, maybe because the program needs the processes: all are gone when this returns, and the
 /// agents are told so.
 fn leave(channel: &Channel) {
-    let speculators: Vec<_> = (0..SLOTS).flat_map(|slot| Speculator::of(channel, slot)).collect();
+    let speculators: Vec<_> = in_use(channel).flat_map(|slot| Speculator::of(channel, slot)).collect();
     speculators.iter().for_each(Speculator::kill);
     let deadline = Instant::now() + DEATH;
     for speculator in speculators {
@@ -341,10 +341,10 @@ pub fn finish(channel: &Channel, ledger: &mut Ledger) {
         let state = channel.header().slot_states[*slot].load(Relaxed);
         state == SLOT_CLOSED || state == SLOT_CLAIMED && !has_process(channel, *slot)
     };
-    (0..SLOTS).filter(has_ended).for_each(|slot| mark_dead(channel, ledger, slot));
+    in_use(channel).filter(has_ended).for_each(|slot| mark_dead(channel, ledger, slot));
     let deadline = Instant::now() + GRACE;
-    let all =
-        (0..SLOTS).flat_map(|slot| Speculator::of(channel, slot).into_iter().map(move |one| (slot, one)));
+    let all = in_use(channel)
+        .flat_map(|slot| Speculator::of(channel, slot).into_iter().map(move |one| (slot, one)));
     let left: Vec<_> = all.filter(|(_, speculator)| !speculator.ends_by(deadline)).collect();
     // Looked at again: a signal to a whole group ends its processes one after the other.
     let late: Vec<_> = left.into_iter().filter(|(slot, _)| has_ended(slot)).map(|(_, late)| late).collect();
@@ -360,6 +360,12 @@ pub fn finish(channel: &Channel, ledger: &mut Ledger) {
     for slot in channel.slots_in(SLOT_CLAIMED).chain(channel.slots_in(SLOT_CLOSED)) {
         ledger.collect(channel.slot(slot));
     }
+}
+
+/// Slots that are not free. A free one has no speculator, and the kernel would make memory for a look at it.
+fn in_use(channel: &Channel) -> impl Iterator<Item = usize> {
+    let states = &channel.header().slot_states;
+    (0..SLOTS).filter(|slot| states[*slot].load(Relaxed) != SLOT_FREE)
 }
 
 fn has_process(channel: &Channel, slot: usize) -> bool {
@@ -419,5 +425,26 @@ impl Speculator {
 
     fn ends_by(&self, deadline: Instant) -> bool {
         ends_by(&self.0, deadline)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_makes_no_memory_for_free_slots() {
+        let channel = Channel::create(true).unwrap();
+        let used = || {
+            let path = format!("/proc/self/fd/{}", channel.descriptor());
+            std::os::unix::fs::MetadataExt::blocks(&fs::metadata(path).unwrap())
+        };
+        let before = used();
+        leave(&channel);
+        finish(&channel, &mut Ledger::default());
+        assert_eq!(used(), before);
+        channel.header().slot_states[SLOTS - 1].store(SLOT_CLAIMED, Relaxed);
+        finish(&channel, &mut Ledger::default());
+        assert!(used() > before, "a slot in use is looked at");
     }
 }
