@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use forebay_linux::process::{Elf, ProgramFile};
+use forebay_linux::process::{Elf, ProgramFile, inherited_files};
 use forebay_protocol::executable::{self, DYNAMIC_BYTES};
 use forebay_protocol::layout::Unassisted;
 use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, statx};
@@ -32,23 +32,33 @@ pub fn is_text(path: &Path) -> bool {
     program_file(path).is_some_and(|(_, file)| file.is_text())
 }
 
-/// Whether this process holds POSIX locks, or that cannot be told. A lock on the program's file would go with a descriptor of it, and the
-/// program would have kept it.
+/// Whether this process holds POSIX locks that what it executes would keep, or that cannot be told. A lock on the program's file would go
+/// with a descriptor of it, and the program would have kept it.
 pub fn holds_record_locks() -> bool {
     // What a lock was taken by is open as long as it is held. (The list of the locks of all processes can take milliseconds.)
+    if let Some(files) = inherited_files() {
+        return files.iter().any(|file| may_hold_record_lock(OsStr::new(&file.to_string())));
+    }
     fs::read_dir("/proc/self/fd").map_or(true, |mut descriptors| {
         descriptors.any(|descriptor| {
-            descriptor.map_or(true, |descriptor| may_hold_record_lock(&descriptor.file_name()))
+            descriptor.map_or(true, |descriptor| {
+                is_file(&descriptor.file_name()) && may_hold_record_lock(&descriptor.file_name())
+            })
         })
     })
 }
 
-/// Whether a descriptor of this process holds a POSIX lock, or that cannot be told. No server is asked.
+/// Whether a descriptor of this process is of a regular file, or that cannot be told. No server is asked.
+fn is_file(descriptor: &OsStr) -> bool {
+    let path = Path::new("/proc/self/fd").join(descriptor);
+    statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)
+        .map_or(true, |known| FileType::from_raw_mode(known.stx_mode.into()) == FileType::RegularFile)
+}
+
+/// Whether a descriptor of this process holds a POSIX lock, or that cannot be told.
 fn may_hold_record_lock(descriptor: &OsStr) -> bool {
-    let path = |folder: &str| Path::new(folder).join(descriptor);
-    let is_file = statx(CWD, path("/proc/self/fd"), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE)
-        .map_or(true, |known| FileType::from_raw_mode(known.stx_mode.into()) == FileType::RegularFile);
-    is_file && fs::read(path("/proc/self/fdinfo")).map_or(true, |told| tells_of_record_lock(&told))
+    let path = Path::new("/proc/self/fdinfo").join(descriptor);
+    fs::read(path).map_or(true, |told| tells_of_record_lock(&told))
 }
 
 /// Whether what the kernel tells of a descriptor names a POSIX lock (proc_pid_fdinfo(5)).

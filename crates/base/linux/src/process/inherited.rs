@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::mem;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
@@ -50,6 +51,40 @@ pub(super) fn is_ignored(signal: c_int) -> bool {
     }
 }
 
+/// Numbers of descriptors that are asked for one by one, which is quicker than a listing.
+const DESCRIPTORS_MAX: RawFd = 256;
+
+/// Regular files, or what may be some, that are open here and in what this process executes. No server is asked. `None` where the kernel
+/// does not count descriptors, as before Linux 6.2, or their numbers are high.
+#[must_use]
+pub fn inherited_files() -> Option<Vec<RawFd>> {
+    let open = std::fs::metadata("/proc/self/fd").ok()?.len();
+    let mut left = usize::try_from(open).ok().filter(|open| *open > 0)?;
+    let mut files = Vec::new();
+    for fd in 0..DESCRIPTORS_MAX {
+        if left == 0 {
+            break;
+        }
+        // SAFETY: F_GETFD reads a flag of a descriptor and takes no pointer.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        left -= usize::from(flags >= 0);
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 && may_be_file(fd) {
+            files.push(fd);
+        }
+    }
+    (left == 0).then_some(files)
+}
+
+fn may_be_file(fd: RawFd) -> bool {
+    // SAFETY: all zeros is a valid structure, the path is terminated, and the call fills what it is given.
+    unsafe {
+        let mut found: libc::statx = mem::zeroed();
+        let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+        libc::statx(fd, c"".as_ptr(), flags, libc::STATX_TYPE, &mut found) != 0
+            || u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
 /// The environment as the kernel passed it: order, duplicates and entries without `=` included.
 #[must_use]
 pub fn environment() -> Vec<CString> {
@@ -75,5 +110,30 @@ pub fn executed_as() -> Option<PathBuf> {
     unsafe {
         let path = libc::getauxval(libc::AT_EXECFN) as *const c_char;
         (!path.is_null()).then(|| PathBuf::from(OsStr::from_bytes(CStr::from_ptr(path).to_bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_inherited_unless_it_is_closed_on_exec() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let number = file.as_raw_fd();
+        let Some(before) = inherited_files() else {
+            assert_eq!(std::fs::metadata("/proc/self/fd").unwrap().len(), 0, "descriptors are counted");
+            return;
+        };
+        assert!(!before.contains(&number));
+        // SAFETY: the calls take numbers.
+        unsafe { libc::fcntl(number, libc::F_SETFD, 0) };
+        let after = inherited_files();
+        // SAFETY: as above.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+        assert!(after.is_some_and(|files| files.contains(&number)));
     }
 }

@@ -28,7 +28,7 @@ pub use beside::{Neighbour, Woken, adopts_orphans, start_beside};
 pub use child::{ChildEnd, ChildState, ChildUsage, child_state, reap_orphans};
 pub use command::{SHELL, by_shell, check_executable, start_command, start_first, terminated};
 pub use error::StartError;
-pub use inherited::{environment, executed_as};
+pub use inherited::{environment, executed_as, inherited_files};
 pub use priority::leave_idle;
 pub use program_file::{Elf, ProgramFile};
 pub use signals::{Arrived, SignalsBlocked, end_by, is_for_program, next_signal, send_signal};
