@@ -283,7 +283,8 @@ fn a_run_teaches_all_profiles_of_its_command_and_the_most_specific_one_is_used()
         let origin = Origin::new(&[b"tool", arguments[0], arguments[1]], b"/work");
         place.store.teach(&scopes(arguments), &origin, true, needs, |_| None, 7);
     };
-    let found = |arguments: &[&[u8]]| place.store.most_specific(&scopes(arguments));
+    let found =
+        |arguments: &[&[u8]]| place.store.most_specific(&scopes(arguments)).map(|(profile, _)| profile);
     assert_eq!(found(&[b"sub", b"-a"]), None);
     teach(&[b"sub", b"-a"], &[need("/etc/tool"), need("/work/a")]);
     assert_eq!(place.files(), 3);

@@ -6,6 +6,9 @@
 //! A run is *known* when its first [`KNOWN_NEEDS`] needs were foretold and at most [`KNOWN_WAITS_MAX`] steps of its replay had
 //! to wait. Of a known run nothing more is recorded, and its profiles stay as they are. A profile that was taught longer than
 //! [`TAUGHT_S`] seconds ago is taught anew.
+//!
+//! After a known run the next one is taken to be known, too: its agents need not tell which mapped pages their programs have, which takes a
+//! short program longer than its work. If it is none, its profiles forget nothing, and the run after it tells all.
 
 use std::{
     collections::HashMap,
@@ -23,7 +26,7 @@ use forebay_policy::price::{
     AT_ONCE_HOPED, KNOWN_NEEDS, KNOWN_NEW_PART, KNOWN_WAITS_MAX, READ_AHEAD_PART, REPLAY_JUDGED_NEEDS,
     TAUGHT_S,
 };
-use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Scope, Step, path::split};
+use forebay_profile::{Act, Command, Foretold, Need, Origin, Plan, Profile, Scope, Step, path::split};
 use forebay_protocol::layout::replay;
 
 use super::{Recorded, Recorder, Recording, store::Store};
@@ -33,6 +36,9 @@ use crate::{
     executor::{Executor, Expected, Fetch, Wanted},
     leases::Leases,
 };
+
+/// What it takes at most to keep a profile once it was taught, by a clock of whole seconds.
+const TAUGHT_IN_S: u64 = 1;
 
 /// A command that is about to be executed.
 pub struct Started {
@@ -129,6 +135,8 @@ pub struct Learning<'a> {
     recorder: Recorder,
     /// Whether the program has no agent: it is seen to need only what it waits for.
     has_no_agent: bool,
+    /// Whether agents tell which mapped pages their programs have in the end.
+    sees_mapped: bool,
     begun: Instant,
     is_judged: bool,
     /// Whether the run is known, once that is decided.
@@ -169,9 +177,14 @@ impl<'a> Learning<'a> {
     ) -> (Self, Option<Ahead>) {
         let scopes = started.scopes();
         let Profiling { store, keep, wants_figures } = profiling;
-        let profile = store.as_ref().and_then(|store| store.most_specific(&scopes));
-        let is_fresh = profile.as_ref().is_some_and(|profile| is_fresh(profile.last_use_s(), now_s()));
-        let plan = profile.map(Plan::new);
+        let kept = store.as_ref().and_then(|store| store.most_specific(&scopes));
+        let is_fresh = kept.as_ref().is_some_and(|(profile, _)| is_fresh(profile.last_use_s(), now_s()));
+        let was_known = kept.as_ref().is_some_and(|(profile, used_s)| was_known(profile, *used_s));
+        let sees_mapped = *wants_figures || keep.is_some() || !is_fresh || !was_known;
+        if !sees_mapped {
+            recording.leave_mapped(channel);
+        }
+        let plan = kept.map(|(profile, _)| Plan::new(profile));
         let foretold = plan.as_ref().map(Foretold::of).unwrap_or_default();
         let steps =
             plan.map(|plan| within_memory(plan, available_bytes() / READ_AHEAD_PART)).unwrap_or_default();
@@ -186,6 +199,7 @@ impl<'a> Learning<'a> {
             expectation: Expectation { foretold, is_fresh },
             recorder: Recorder::start(recording, is_beside),
             has_no_agent: false,
+            sees_mapped,
             begun: Instant::now(),
             is_judged: ahead.is_none(),
             // Figures are of the whole run.
@@ -245,6 +259,7 @@ impl<'a> Learning<'a> {
             expectation,
             recorder,
             has_no_agent,
+            sees_mapped,
             is_known,
             ..
         } = self;
@@ -253,7 +268,7 @@ impl<'a> Learning<'a> {
             return None;
         }
         let is_stopped = channel.header().replay.state.load(Relaxed) == replay::STOPPED;
-        let sees_all = is_stopped || !has_no_agent;
+        let sees_all = sees_mapped && (is_stopped || !has_no_agent);
         let recorded = recorder.finish(channel);
         let is_known = is_known.is_none() && expectation.is_all(channel, &recorded.needs);
         let figures = wants_figures.then(|| figures(channel, &expectation.foretold, &recorded.needs));
@@ -285,6 +300,11 @@ impl Expectation {
 /// Whether a profile that was taught then has nothing to learn from a known run now.
 fn is_fresh(taught_s: u64, now_s: u64) -> bool {
     now_s.checked_sub(taught_s).is_some_and(|age_s| age_s < TAUGHT_S)
+}
+
+/// Whether the last run that used the profile was a known one: it was used after it was taught.
+fn was_known(profile: &Profile, used_s: u64) -> bool {
+    used_s > profile.last_use_s().saturating_add(TAUGHT_IN_S)
 }
 
 fn now_s() -> u64 {
@@ -365,8 +385,8 @@ fn path_of(path: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_profile::Identity;
-    use forebay_protocol::access_log::Outcome;
+    use forebay_profile::{Identity, Kind};
+    use forebay_protocol::access_log::{Outcome, wanted};
 
     fn step(path: &str, at_us: u32, act: Act) -> Step {
         Step { path: path.into(), at_us, act }
@@ -412,6 +432,43 @@ mod tests {
             }
             assert!(learning.finish(&channel).is_none());
             assert_eq!(store.profiles().count() == 0, is_renounced);
+        }
+    }
+
+    #[test]
+    fn after_a_known_run_agents_need_not_tell_of_mapped_pages_and_nothing_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::at(folder.path().join("profiles"));
+        let profiling = Profiling { store: Some(store.clone()), ..Profiling::default() };
+        let started = Started::new(Path::new("/bin/true"), &[c"true".into()]).unwrap();
+        let need = |path: &str| Need { at_us: 1, path: path.into(), kind: Kind::LookUp, range: 0..0 };
+        // Whether mapped pages are wanted in a run that needs `path`.
+        let run = |path: &str| {
+            let channel = Arc::new(Channel::create(true).unwrap());
+            let recording = Recording::prepare(&channel);
+            let (learning, _) = Learning::begin(&profiling, &started, &recording, &channel, false);
+            let log = channel.access_log();
+            let above = log.append_path(Outcome::Named, 0, 0, b"/").unwrap();
+            log.append_path(Outcome::Missing, 1, above, path.as_bytes()).unwrap();
+            let is_wanted = log.wanted.load(Relaxed) & wanted::MAPPED != 0;
+            let _ = learning.finish(&channel);
+            is_wanted
+        };
+        let keys: Vec<_> = started.scopes().into_iter().map(|scope| scope.key).collect();
+        let (origin, first) = (Origin::new(&[b"/bin/true"], b"/"), need("/first"));
+        for key in &keys {
+            store.put(&Profile::new(*key, origin.clone()).learn([&first], |_| None, now_s())).unwrap();
+        }
+        assert!(run("/first"), "it may be wrong");
+        let later = SystemTime::now() + Duration::from_secs(60);
+        for key in &keys {
+            fs::File::open(store.path().join(key.name())).unwrap().set_modified(later).unwrap();
+        }
+        for path in ["/second", "/third"] {
+            let has_known = !run(path);
+            let kept = store.look_up(&keys[0]).unwrap();
+            assert!(kept.entries().iter().any(|entry| entry.path == b"/first"));
+            assert_eq!(has_known, path == "/second", "a run that was taught tells all");
         }
     }
 

@@ -71,6 +71,11 @@ impl Recording {
         self.is_cold.set(self.is_cold.get() || !begins_in_memory(path));
     }
 
+    /// Agents need not tell which mapped pages their programs have.
+    pub fn leave_mapped(&self, channel: &Channel) {
+        channel.access_log().wanted.fetch_and(!wanted::MAPPED, Relaxed);
+    }
+
     /// The program has other rights than this process: nothing of the run is recorded or replayed, and the supervisor leaves.
     pub fn renounce(&self, channel: &Channel) {
         channel.access_log().wanted.store(0, Relaxed);

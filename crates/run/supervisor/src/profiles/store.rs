@@ -61,6 +61,11 @@ impl Store {
     /// The profile that is kept under `key`, which is marked as used now. A damaged one is removed.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Profile> {
+        self.use_of(key).map(|(profile, _)| profile)
+    }
+
+    /// The same, and when it was last used or taught, in seconds since 1970.
+    fn use_of(&self, key: &Key) -> Option<(Profile, u64)> {
         let folder = self.open()?;
         if is_off(&folder) {
             return None;
@@ -68,13 +73,14 @@ impl Store {
         let name = CString::new(key.name()).ok()?;
         let file = open_profile(folder.as_fd(), &name)?;
         let profile = read(folder.as_fd(), &name, &file)?;
+        let last_s = rustix::fs::fstat(&file).map_or(0, |stat| stat.st_mtime);
         let now = Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
             last_modification: Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         };
         // Without the mark the profile is only dropped earlier.
         let _ = rustix::fs::futimens(&file, &now);
-        Some(profile)
+        Some((profile, u64::try_from(last_s).unwrap_or(0)))
     }
 
     /// Keeps a profile in place of the one under its key. Does nothing while profiles are off.
@@ -100,10 +106,11 @@ impl Store {
         Ok(())
     }
 
-    /// The most specific profile of a command that is kept. `scopes` are the command's.
+    /// The most specific profile of a command that is kept, and when it was last used or taught, in seconds since 1970. `scopes` are the
+    /// command's.
     #[must_use]
-    pub fn most_specific(&self, scopes: &[Scope]) -> Option<Profile> {
-        scopes.iter().find_map(|scope| self.get(&scope.key))
+    pub fn most_specific(&self, scopes: &[Scope]) -> Option<(Profile, u64)> {
+        scopes.iter().find_map(|scope| self.use_of(&scope.key))
     }
 
     /// Teaches all profiles of a command what one run needed, as far as that was seen. One that cannot be kept is left as it is.
