@@ -52,7 +52,7 @@ pub(super) fn is_ignored(signal: c_int) -> bool {
 }
 
 /// Numbers of descriptors that are asked for one by one, which is quicker than a listing.
-const DESCRIPTORS_MAX: RawFd = 256;
+const DESCRIPTORS_MAX: RawFd = 32;
 
 /// Regular files, or what may be some, that are open here and in what this process executes. No server is asked. `None` where the kernel
 /// does not count descriptors, as before Linux 6.2, or their numbers are high.
