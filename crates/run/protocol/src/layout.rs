@@ -49,7 +49,7 @@ pub use self::{
 /// First word of the header; says that this is Forebay's.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"forebay\x01");
 /// Changes with the layout, so that an agent of another build stays off.
-pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 24;
+pub const LAYOUT: u64 = (SLOT_BYTES as u64) << 32 | (HEADER_BYTES as u64) << 8 | 25;
 
 /// Processes that can speculate at the same time in one run; more run unassisted.
 pub const SLOTS: usize = 256;
@@ -130,6 +130,8 @@ pub struct Header {
     pub neighbours: Neighbours,
     /// The mapped file that is being read ahead.
     pub stream: Stream,
+    /// 1 once the supervisor has written the next field and [`Header::strict_memory`]: no speculator is started before.
+    pub is_surveyed: AtomicU32,
     /// Inode of the supervisor's namespace of processes; 0 where it cannot be known.
     pub pid_namespace: AtomicU64,
     /// seccomp filters that the supervisor itself runs under, which are no reason for an agent to stay away.

@@ -65,7 +65,7 @@ fn seccomp_filters() -> u32 {
 }
 
 impl Channel {
-    /// Makes the memory and fills the header, except for the patch table.
+    /// Makes the memory and fills the header, except for the patch table and what [`Self::survey`] writes.
     ///
     /// # Errors
     /// The kernel refuses the memory or its mapping.
@@ -79,9 +79,6 @@ impl Channel {
         header.supervisor_pid.store(std::process::id(), Relaxed);
         header.enabled.store(enabled.into(), Relaxed);
         header.seccomp_filters.store(seccomp_filters(), Relaxed);
-        header.strict_memory.store(has_strict_memory().into(), Relaxed);
-        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |link| link.ino());
-        header.pid_namespace.store(namespace, Relaxed);
         // As late as possible: the longer since the start of the process, the more exact.
         let ticks_per_second = ticks_per_second();
         header.ticks_per_second.store(ticks_per_second, Relaxed);
@@ -100,6 +97,16 @@ impl Channel {
         }
         header.magic.store(MAGIC, Release);
         Ok(channel)
+    }
+
+    /// Writes what agents need to know before they start a speculator, and the start of the program need not wait for. To be called in the
+    /// supervisor.
+    pub fn survey(&self) {
+        let header = self.header();
+        header.strict_memory.store(has_strict_memory().into(), Relaxed);
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |link| link.ino());
+        header.pid_namespace.store(namespace, Relaxed);
+        header.is_surveyed.store(1, Release);
     }
 
     /// The header.

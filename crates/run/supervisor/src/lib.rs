@@ -165,6 +165,7 @@ fn stand_beside(
     let kept: Vec<_> = [channel.descriptor()].into_iter().chain(preload.descriptor()).collect();
     let pid = start_beside(&kept, |neighbour| {
         channel.header().supervisor_pid.store(std::process::id(), Relaxed);
+        channel.survey();
         let signals = SignalsBlocked::but_for_children();
         let mut ledger = Ledger::default();
         let begin = |(recording, started): (&Recording, Started)| {
@@ -199,6 +200,7 @@ pub fn run_recorded(options: &Options, keep: Keep<'_>) -> Result<Outcome, Error>
 fn run_watched(options: &Options, profiling: &Profiling<'_>) -> Result<Outcome, Error> {
     let preload = Preload::new(&options.agent);
     let channel = Channel::create(options.speculate).map_err(|source| Error::NoSharedMemory { source })?;
+    channel.survey();
     let channel = Arc::new(channel);
     let mut ledger = Ledger::default();
     let recording = profiling.is_on().then(|| Recording::prepare(&channel));

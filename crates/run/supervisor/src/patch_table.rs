@@ -14,6 +14,8 @@ use crate::patches::{Tier, cached_in, libc_path, select};
 
 /// File name of glibc, which lies beside its loader.
 const LIBC: &str = "libc.so.6";
+/// Links that the kernel follows in one path (path_resolution(7)).
+const LINKS_MAX: usize = 40;
 /// Where folders of users without a home are; kept when the machine restarts.
 const HOMELESS: &str = "/var/tmp";
 
@@ -42,10 +44,17 @@ fn cache_folder() -> Option<PathBuf> {
     })
 }
 
-/// The libc in the folder where `loader` really is.
+/// The libc in the folder where `loader` really is. Links among its folders are the kernel's to follow.
 fn beside(loader: &Path) -> Option<PathBuf> {
-    let libc = loader.canonicalize().ok()?.with_file_name(LIBC);
-    libc.is_file().then_some(libc)
+    let mut file = loader.to_path_buf();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&file) else {
+            let libc = file.with_file_name(LIBC);
+            return libc.is_file().then_some(libc);
+        };
+        file = file.parent()?.join(target);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -53,6 +62,24 @@ mod tests {
     use super::*;
     use crate::channel::Channel;
     use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn libc_is_found_beside_the_loader_that_links_lead_to() {
+        use std::os::unix::fs::symlink;
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("usr/lib/triplet")).unwrap();
+        fs::write(at("usr/lib/triplet/ld.so"), "").unwrap();
+        symlink("usr/lib", at("lib")).unwrap();
+        symlink("../triplet/ld.so", at("usr/lib/triplet/ld-1.so")).unwrap();
+        symlink(at("lib/triplet/ld-1.so"), at("ld-2.so")).unwrap();
+        assert_eq!(beside(&at("ld-2.so")), None);
+        fs::write(at("usr/lib/triplet").join(LIBC), "").unwrap();
+        let found = beside(&at("ld-2.so")).and_then(|libc| libc.canonicalize().ok());
+        assert_eq!(found, at("usr/lib/triplet").join(LIBC).canonicalize().ok());
+        symlink("round", at("round")).unwrap();
+        assert_eq!(beside(&at("round")), None);
+    }
 
     #[test]
     fn the_table_of_this_systems_libc_is_published() {

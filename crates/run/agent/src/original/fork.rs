@@ -1,7 +1,7 @@
 //! Forking a speculator: at a read that is about to stall, or after a stall.
 
 use core::mem;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use forebay_policy::account::Account;
 use forebay_policy::checkpoint::first_price;
@@ -107,6 +107,9 @@ fn permit() -> Result<(&'static Header, &'static Slot), Refusal> {
     }
     if header.replay.state.load(Relaxed) == replay::ON && !opened::are_awaited() {
         // What is foretold is under way, and a speculator would ask for the same.
+        return Err(Refusal::NotNow);
+    }
+    if header.is_surveyed.load(Acquire) == 0 {
         return Err(Refusal::NotNow);
     }
     if header.strict_memory.load(Relaxed) != 0 {
