@@ -149,14 +149,11 @@ impl Host {
     /// Whether nothing is under way that it knows of.
     #[must_use]
     pub fn is_calm(&self) -> bool {
-        let calm = |local: &Local| {
-            local.pending.is_none() && local.entry.as_ref().is_none_or(|entry| entry.is_calm())
-        };
         self.unresumed.is_empty()
             && self.waiters.is_empty()
             && self.alone.is_calm()
             && self.forgetting.is_none()
-            && self.minipages.iter().all(calm)
+            && self.minipages.iter().all(Local::is_calm)
     }
 
     /// Adds the next minipage, managed by `home`, which alone has it and may write it. All hosts add the same ones in
@@ -300,6 +297,12 @@ impl Host {
     #[must_use]
     pub fn is_asking_for(&self, minipage: Minipage) -> bool {
         self.minipages.get(minipage).is_some_and(|local| local.pending.is_some())
+    }
+
+    /// The same, or of any host where this one is the manager.
+    #[must_use]
+    pub fn is_under_way(&self, minipage: Minipage) -> bool {
+        self.minipages.get(minipage).is_some_and(|local| !local.is_calm())
     }
 
     /// Asks for copies on all hosts. No thread waits for them.

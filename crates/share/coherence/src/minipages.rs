@@ -20,6 +20,11 @@ pub struct Local {
 }
 
 impl Local {
+    /// Whether nothing is under way that this host has asked for or manages.
+    pub fn is_calm(&self) -> bool {
+        self.pending.is_none() && self.entry.as_ref().is_none_or(|entry| entry.is_calm())
+    }
+
     pub fn raise(&mut self, minipage: Minipage, access: Access, effects: &mut impl Effects) {
         if self.access < access {
             self.access = access;

@@ -27,6 +27,7 @@ use crate::{
     requests::{Found, Request, SLOTS, futex},
     transport::{Closed, Contents, Next, Sink, Transport},
     usage::Traffic,
+    wanted::LastLost,
 };
 
 /// Where all machines meet, whatever their hosts call: so hosts that make calls of different kinds meet too, and learn it.
@@ -105,8 +106,8 @@ const LEAVER: Waiter = Waiter(1 << 32);
 pub struct Progress {
     /// Messages and requests.
     pub served: usize,
-    /// A thread of this host goes on.
-    pub woke: bool,
+    /// A thread of this host goes on, or asks for something as soon as it runs.
+    pub is_awaited: bool,
 }
 
 /// How far a machine has come with leaving.
@@ -133,6 +134,7 @@ pub struct Engine {
     failure_told: bool,
     traffic: Traffic,
     foresight: Foresight,
+    last_lost: LastLost,
     /// What was foretold, and may not be there yet.
     foretold: Vec<Minipage>,
 }
@@ -162,6 +164,7 @@ impl Engine {
             failure_told: false,
             traffic: Traffic::default(),
             foresight,
+            last_lost: LastLost::default(),
             foretold: vec![],
         }
     }
@@ -220,10 +223,11 @@ impl Engine {
         machine: Machine<'_>,
         act: impl FnOnce(&mut forebay_coherence::Host, &mut Acts<'_>) -> R,
     ) -> R {
-        let Self { protocol, machines, transport, waits, failure, traffic, foresight, .. } = self;
+        let Self { protocol, machines, transport, waits, failure, traffic, foresight, last_lost, .. } = self;
         let transport = transport.as_mut();
         let (woke, begun) = (false, vec![]);
-        let mut acts = Acts { machine, machines, transport, waits, failure, traffic, foresight, woke, begun };
+        let mut acts =
+            Acts { machine, machines, transport, waits, failure, traffic, foresight, last_lost, woke, begun };
         act(protocol, &mut acts)
     }
 
@@ -287,7 +291,16 @@ impl Engine {
         self.arrived = arrived;
         self.look_at_board(machine);
         self.look_at_failure(machine.board);
-        Progress { served, woke }
+        Progress { served, is_awaited: self.is_wanted() || woke }
+    }
+
+    /// Whether a thread is about to ask for what another machine has taken. Says so once.
+    fn is_wanted(&mut self) -> bool {
+        let protocol = &self.protocol;
+        // What ends a transaction comes at once.
+        let is_away =
+            |minipage| protocol.access(minipage) == Access::None && !protocol.is_under_way(minipage);
+        self.last_lost.take_wanted(is_away)
     }
 
     /// Begins to serve a fault of the only host of its machine, in a slot of its own, instead of a thread that sleeps. `false`
@@ -411,6 +424,7 @@ impl Engine {
 fn ask(protocol: &mut forebay_coherence::Host, request: Request, waiter: Waiter, acts: &mut Acts<'_>) {
     match request {
         Request::Fault(minipage, access) => {
+            acts.last_lost.ask(minipage);
             if protocol.access(minipage) < access {
                 acts.foresight.fetched(minipage, access);
             }
@@ -448,6 +462,7 @@ struct Acts<'a> {
     failure: &'a mut Option<Error>,
     traffic: &'a mut Traffic,
     foresight: &'a mut Foresight,
+    last_lost: &'a mut LastLost,
     /// A thread was woken.
     woke: bool,
     begun: Vec<Begun>,
@@ -491,6 +506,7 @@ impl Effects for Acts<'_> {
         let Self { machine: Machine { memory, board, desk }, transport, .. } = self;
         if access < desk.rights.access(minipage) {
             self.foresight.lost(minipage);
+            self.last_lost.lose(minipage);
         }
         let allowed = desk.rights.allow(memory, board, minipage, access, || transport.keep_alive());
         if let Err(error) = allowed {

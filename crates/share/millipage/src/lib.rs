@@ -55,6 +55,7 @@ mod team;
 pub mod transport;
 mod usage;
 mod vain;
+mod wanted;
 
 pub use atomics::{Operation, Word, has_atomics_of_128_bits};
 pub use forebay_coherence::{Access, Counts};

@@ -55,8 +55,9 @@ impl Shared {
                 self.clock.add(Activity::Service, begun);
             }
             let now = Instant::now();
-            if progress.woke {
-                // Threads that this one has woken go on when it sleeps, and they have waited long enough.
+            if progress.is_awaited {
+                // Threads that this one has woken go on when it sleeps, and they have waited long enough. So have those that
+                // look at what another machine has taken.
                 spin_until = now;
             } else if progress.served > 0 {
                 spin_until = now + spin(between, service);
