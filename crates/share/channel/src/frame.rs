@@ -5,6 +5,8 @@ use ring::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 /// The longest text.
 pub const TEXT_BYTES_MAX: usize = (64 << 10) + 64;
 const LENGTH_BYTES: usize = 4;
+/// Where the text of a frame begins.
+pub const TEXT_START: usize = LENGTH_BYTES;
 const TAG_BYTES: usize = 16;
 /// What a frame has more than its text.
 pub const FRAME_EXTRA_BYTES: usize = LENGTH_BYTES + TAG_BYTES;
@@ -72,6 +74,15 @@ impl Sealer {
 impl Opener {
     pub(crate) const fn new(key: LessSafeKey) -> Self {
         Self(Numbered { key, next: 0 })
+    }
+
+    /// Whether the first frame in `frames` is whole, or is none.
+    #[must_use]
+    pub fn has_frame(frames: &[u8]) -> bool {
+        frames.split_first_chunk().is_some_and(|(length, sealed)| {
+            let bytes = u32::from_le_bytes(*length) as usize;
+            bytes > TEXT_BYTES_MAX || sealed.len() >= bytes + TAG_BYTES
+        })
     }
 
     /// The text of the first frame in `frames`, and how many bytes the frame takes there; `None` if a part is still to come.

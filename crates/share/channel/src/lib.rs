@@ -31,6 +31,6 @@ mod frame;
 mod handshake;
 mod key;
 
-pub use frame::{Channel, FRAME_EXTRA_BYTES, NotOurs, Opener, Sealer, TEXT_BYTES_MAX};
+pub use frame::{Channel, FRAME_EXTRA_BYTES, NotOurs, Opener, Sealer, TEXT_BYTES_MAX, TEXT_START};
 pub use handshake::{ANSWER_BYTES, Answering, Dialing, HELLO_BYTES, PROOF_BYTES, Refusal};
 pub use key::{JobKey, NoRandomness, RANDOM_BYTES, random};

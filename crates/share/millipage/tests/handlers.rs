@@ -1,9 +1,9 @@
 //! What a fault does in the thread that has touched the memory, in a signal handler that may have interrupted anything.
 
 mod chance;
+mod counting;
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
     hint::black_box,
     mem, ptr, slice,
@@ -13,46 +13,8 @@ use std::{
 };
 
 use chance::{Deadline, leave_alternate_stack};
+use counting::{counted, total};
 use forebay_millipage::{Granularity, Host, Options, Placement, in_process};
-
-thread_local! {
-    /// The thread touches shared memory, and calls nothing else.
-    static IS_TOUCHING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Allocations, and what was given back, by threads in a fault.
-static IN_FAULTS: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller says.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as the caller says.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn count() {
-    IN_FAULTS.fetch_add(IS_TOUCHING.get().into(), SeqCst);
-}
-
-fn touching<R>(act: impl FnOnce() -> R) -> R {
-    IS_TOUCHING.set(true);
-    let result = act();
-    IS_TOUCHING.set(false);
-    result
-}
 
 /// For whatever takes a second on a machine that has nothing else to do.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -66,9 +28,9 @@ fn touch_at_random(host: &Host, seed: u64) {
     for round in 0..2_000u64 {
         let row = rows.row(dice.usize(0..rows.len()));
         if dice.usize(0..3) == 0 {
-            touching(|| row.set(1, round));
+            counted(|| row.set(1, round));
         } else {
-            black_box(touching(|| row.get(1)));
+            black_box(counted(|| row.get(1)));
         }
         if dice.usize(0..100) == 0 {
             host.lock(1).unwrap();
@@ -95,7 +57,7 @@ fn a_fault_neither_allocates_nor_frees() {
             }
         });
     }
-    assert_eq!(IN_FAULTS.load(SeqCst), 0);
+    assert_eq!(total(), 0);
 }
 
 /// An alternate stack of this thread, full of a byte that nothing writes.

@@ -408,7 +408,7 @@ impl Between {
             return false;
         }
         let mut spin_until = Instant::now() + SPIN;
-        let has_arrived = || service.marks.is_some_and(|marks| marks.iter().any(Marks::are_set));
+        let has_arrived = || service.marks.is_none_or(|marks| marks.iter().any(Marks::are_set));
         while !is_served() && Instant::now() < spin_until {
             // Without the engine: it would not be free while this thread waits for a processor.
             if !has_arrived() {

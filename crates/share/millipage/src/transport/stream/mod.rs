@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use forebay_coherence::HostId;
+use forebay_coherence::{HostId, Message};
 use rustix::event::{
     PollFd, PollFlags, Timespec,
     epoll::{self, CreateFlags, Event, EventData, EventFlags},
@@ -23,7 +23,7 @@ use rustix::event::{
 };
 
 use super::{
-    Contents, Sink,
+    Contents, Next, Sink,
     said::Said,
     watched::{Way, lost_elsewhere},
 };
@@ -45,6 +45,11 @@ pub struct Streams {
     peers: Vec<Option<Peer>>,
     /// Readable when a connection is, or takes more.
     ready: OwnedFd,
+    /// Readable when `ready` is, but not while a thread in a fault looks for messages.
+    event: OwnedFd,
+    listens: bool,
+    /// The caller is in a signal handler.
+    is_in_handler: bool,
     /// Connections that `ready` tells of when they take more.
     is_awaited: Vec<bool>,
     room: Vec<u8>,
@@ -68,8 +73,31 @@ impl Streams {
             epoll::add(&ready, &peer.socket, EventData::new_u64(host as u64), EventFlags::IN)
                 .map_err(|errno| Error::Wait(errno.into()))?;
         }
+        let event = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| Error::Wait(errno.into()))?;
+        epoll::add(&event, &ready, EventData::new_u64(0), EventFlags::IN)
+            .map_err(|errno| Error::Wait(errno.into()))?;
         let (is_awaited, room) = (vec![false; peers.len()], vec![0; ROOM_BYTES]);
-        Ok(Self { peers, ready, is_awaited, room, is_broken: false })
+        Ok(Self {
+            peers,
+            ready,
+            event,
+            listens: true,
+            is_in_handler: false,
+            is_awaited,
+            room,
+            is_broken: false,
+        })
+    }
+
+    /// Has what arrives make the event readable, or not. Whether the kernel does so.
+    fn listen(&mut self, listens: bool) -> bool {
+        let wanted = if listens { EventFlags::IN } else { EventFlags::empty() };
+        let is_so = self.listens == listens
+            || epoll::modify(&self.event, &self.ready, EventData::new_u64(0), wanted).is_ok();
+        if is_so {
+            self.listens = listens;
+        }
+        is_so
     }
 
     /// What follows from how a use of a connection ended.
@@ -164,11 +192,17 @@ impl Way for Streams {
 
     fn say(&mut self, to: HostId, said: Said, contents: Contents) -> Result<(), Error> {
         let Some(Some(peer)) = self.peers.get_mut(to.index()) else { return Ok(()) };
-        let pushed = peer.say(said, contents);
+        let pushed = if self.is_in_handler {
+            peer.say_what_fits(said, contents);
+            Ok(())
+        } else {
+            peer.say(said, contents)
+        };
         self.after(to, pushed)
     }
 
     fn take(&mut self, sink: &mut dyn Sink, heard: &mut dyn FnMut(HostId)) -> Result<usize, Error> {
+        self.is_in_handler = false;
         let mut count = 0;
         for host in self.ready()? {
             count += self.pull(host, sink, heard)?;
@@ -176,17 +210,47 @@ impl Way for Streams {
         Ok(count)
     }
 
+    fn take_over(&mut self) -> bool {
+        // Nothing waits, so there is room for much to wait.
+        let has_room = self.peers.len() <= FEW + 1 && !self.is_awaited.contains(&true);
+        self.is_in_handler = has_room && self.listen(false);
+        self.is_in_handler
+    }
+
+    fn take_one(
+        &mut self,
+        sink: &mut dyn Sink,
+        is_wanted: &dyn Fn(Message) -> bool,
+        heard: &mut dyn FnMut(HostId),
+    ) -> Next {
+        if !self.take_over() {
+            return Next::Other;
+        }
+        let hosts = self.peers.len();
+        for (host, peer) in (0..).map(HostId).zip(&mut self.peers) {
+            let next = peer.as_mut().map_or(Next::Nothing, |peer| peer.take_one(hosts, sink, is_wanted));
+            if next == Next::Taken {
+                heard(host);
+            }
+            if next != Next::Nothing {
+                return next;
+            }
+        }
+        Next::Nothing
+    }
+
     fn give_up(&mut self) {
         self.is_broken = true;
     }
 
     fn event(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.ready.as_fd())
+        Some(self.event.as_fd())
     }
 
     fn may_sleep(&mut self) -> bool {
-        // All that has arrived was taken, or keeps the event readable.
-        true
+        // What is in a socket, or waits for it, keeps the event readable.
+        self.is_in_handler = false;
+        self.listen(true) && !self.peers.iter().flatten().any(Peer::has_arrived)
     }
 }
 

@@ -12,6 +12,8 @@ use crate::transport::said::Said;
 
 /// As much of contents goes into one frame.
 pub const CONTENTS_BYTES_MAX: usize = 64 << 10;
+/// What comes before contents takes no more.
+pub const PACKET_BYTES_MAX: usize = 1 + size_of::<u64>() + MESSAGE_BYTES;
 
 const HERE: u8 = 0;
 const LOST: u8 = 1;
@@ -87,6 +89,7 @@ mod tests {
         for packet in packets {
             let mut text = vec![];
             packet.write(&mut text);
+            assert!(text.len() <= PACKET_BYTES_MAX);
             text.extend(b"contents");
             assert_eq!(Packet::read(&text, 3), Some((packet, &b"contents"[..])));
             let is_about_a_host =

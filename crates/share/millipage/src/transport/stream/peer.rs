@@ -1,22 +1,26 @@
 //! One connection after its handshake: messages wait here until the socket takes them, and are put together from what
 //! arrives.
 
-use std::{collections::VecDeque, io, os::fd::OwnedFd, ptr};
+use std::{collections::VecDeque, io, mem, ops::Range, os::fd::OwnedFd, ptr};
 
-use forebay_channel::{Channel, TEXT_BYTES_MAX};
+use forebay_channel::{Channel, FRAME_EXTRA_BYTES, Opener, TEXT_BYTES_MAX, TEXT_START};
 use forebay_coherence::{HostId, Message};
 use rustix::{
+    buffer::spare_capacity,
     io::Errno,
     net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown},
 };
 
-use super::packet::{CONTENTS_BYTES_MAX, Packet};
-use crate::transport::{Contents, Sink, said::Said};
+use super::packet::{CONTENTS_BYTES_MAX, PACKET_BYTES_MAX, Packet};
+use crate::transport::{Contents, Next, Sink, said::Said};
 
 /// As much is received at a time.
 pub const ROOM_BYTES: usize = 2 * TEXT_BYTES_MAX;
 /// The socket is asked to take more when so much is sealed.
 const SEALED_BYTES: usize = TEXT_BYTES_MAX;
+/// Frames that are sent or have arrived, and messages that wait, have so much room from the beginning. There can be more.
+const FRAMES_BYTES: usize = 8 << 10;
+const WAITING: usize = 64;
 
 /// Why nothing more comes from a host.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +65,10 @@ pub struct Peer {
     /// Frames that the socket has yet to take, from here on.
     sealed: Vec<u8>,
     taken: usize,
-    /// The beginning of a frame.
+    /// Frames that are not taken yet, the last one in part.
     arrived: Vec<u8>,
+    /// Where the text of the first one is, if that is open already, and how long the frame was.
+    opened: Option<(Range<usize>, usize)>,
     receiving: Option<Receiving>,
 }
 
@@ -86,10 +92,11 @@ impl Peer {
             host,
             socket,
             channel,
-            waiting: VecDeque::new(),
-            sealed: vec![],
+            waiting: VecDeque::with_capacity(WAITING),
+            sealed: Vec::with_capacity(FRAMES_BYTES),
             taken: 0,
-            arrived: vec![],
+            arrived: Vec::with_capacity(FRAMES_BYTES),
+            opened: None,
             receiving: None,
         }
     }
@@ -98,6 +105,33 @@ impl Peer {
     pub fn say(&mut self, said: Said, contents: Contents) -> Result<(), Broken> {
         self.waiting.push_back(Sending { said, contents, gone: 0 });
         self.push()
+    }
+
+    /// The same in a signal handler: what takes memory, and what is wrong, is left to [`Peer::push`].
+    pub fn say_what_fits(&mut self, said: Said, contents: Contents) {
+        self.waiting.push_back(Sending { said, contents, gone: 0 });
+        while self.fits_next() && self.seal_next() {}
+        if let Some(rest) = self.sealed.get(self.taken..).filter(|rest| !rest.is_empty())
+            && let Ok(sent) = send(&self.socket, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+        {
+            self.note_sent(sent);
+        }
+    }
+
+    /// Whether the next frame is sealed without more memory.
+    fn fits_next(&self) -> bool {
+        let part = |next: &Sending| (next.contents.bytes - next.gone).min(CONTENTS_BYTES_MAX);
+        let bytes = |next| part(next) + FRAME_EXTRA_BYTES + PACKET_BYTES_MAX;
+        let room = self.sealed.capacity() - self.sealed.len();
+        self.waiting.front().is_some_and(|next| bytes(next) <= room)
+    }
+
+    fn note_sent(&mut self, sent: usize) {
+        self.taken += sent;
+        if self.taken == self.sealed.len() {
+            self.taken = 0;
+            self.sealed.clear();
+        }
     }
 
     /// Whether something waits for the socket to take it.
@@ -113,14 +147,10 @@ impl Peer {
                 return Ok(());
             };
             match send(&self.socket, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                Ok(sent) => self.taken += sent,
+                Ok(sent) => self.note_sent(sent),
                 Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => continue,
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
-            }
-            if self.taken == self.sealed.len() {
-                self.taken = 0;
-                self.sealed.clear();
             }
         }
     }
@@ -178,6 +208,9 @@ impl Peer {
         sink: &mut dyn Sink,
         mut heard: impl FnMut(Heard),
     ) -> Result<(), Broken> {
+        if self.has_arrived() {
+            self.take(&mut [], hosts, sink, &mut heard)?;
+        }
         loop {
             let got = match recv(&self.socket, &mut *room, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => return Err(Broken::Ended),
@@ -193,6 +226,11 @@ impl Peer {
         }
     }
 
+    /// Whether a frame is here that is not taken.
+    pub fn has_arrived(&self) -> bool {
+        self.opened.is_some() || Opener::has_frame(&self.arrived)
+    }
+
     fn take(
         &mut self,
         got: &mut [u8],
@@ -201,22 +239,73 @@ impl Peer {
         heard: &mut dyn FnMut(Heard),
     ) -> Result<(), Broken> {
         // Most frames arrive whole.
-        let mut joined = std::mem::take(&mut self.arrived);
-        let frames = if joined.is_empty() {
-            got
+        if self.arrived.is_empty() {
+            let taken = self.take_frames(got, hosts, sink, heard)?;
+            self.arrived.extend_from_slice(&got[taken..]);
         } else {
+            let mut joined = mem::take(&mut self.arrived);
             joined.extend_from_slice(got);
-            &mut joined[..]
-        };
-        let mut rest = frames;
-        while let Some((text, used)) = self.channel.opener.open(rest)? {
-            if let Some(what) = understand(&mut self.receiving, self.host, text, hosts, sink)? {
-                heard(what);
-            }
-            rest = &mut rest[used..];
+            let taken = self.take_frames(&mut joined, hosts, sink, heard)?;
+            joined.drain(..taken);
+            self.arrived = joined;
         }
-        self.arrived.extend_from_slice(rest);
         Ok(())
+    }
+
+    /// Takes all that are whole. How many bytes those are.
+    fn take_frames(
+        &mut self,
+        frames: &mut [u8],
+        hosts: usize,
+        sink: &mut dyn Sink,
+        heard: &mut dyn FnMut(Heard),
+    ) -> Result<usize, Broken> {
+        let mut taken = 0;
+        if let Some((text, used)) = self.opened.take() {
+            let what = understand(&mut self.receiving, self.host, &frames[text], hosts, sink)?;
+            what.into_iter().for_each(&mut *heard);
+            taken = used;
+        }
+        while let Some((text, used)) = self.channel.opener.open(&mut frames[taken..])? {
+            let what = understand(&mut self.receiving, self.host, text, hosts, sink)?;
+            what.into_iter().for_each(&mut *heard);
+            taken += used;
+        }
+        Ok(taken)
+    }
+
+    /// Takes one message that is wanted, and its contents, which are one frame. In a signal handler: what takes memory, and what is
+    /// wrong, is left to [`Peer::pull`].
+    pub fn take_one(
+        &mut self,
+        hosts: usize,
+        sink: &mut dyn Sink,
+        is_wanted: &dyn Fn(Message) -> bool,
+    ) -> Next {
+        if self.receiving.is_some() || self.opened.is_some() {
+            return Next::Other;
+        }
+        if !Opener::has_frame(&self.arrived) {
+            match recv(&self.socket, spare_capacity(&mut self.arrived), RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN | Errno::INTR) => return Next::Nothing,
+                Ok(_) if Opener::has_frame(&self.arrived) => {}
+                // A frame that is longer than the room, or an end.
+                _ => return Next::Other,
+            }
+        }
+        let Ok(Some((text, used))) = self.channel.opener.open(&mut self.arrived) else { return Next::Other };
+        let is_one = match Packet::read(text, hosts) {
+            Some((Packet::First(Said::Message(message), bytes), part)) => {
+                bytes == part.len() && is_wanted(message)
+            }
+            _ => false,
+        };
+        if is_one && let Ok(Some(_)) = understand(&mut self.receiving, self.host, text, hosts, sink) {
+            self.arrived.drain(..used);
+            return Next::Taken;
+        }
+        self.opened = Some((TEXT_START..TEXT_START + text.len(), used));
+        Next::Other
     }
 }
 

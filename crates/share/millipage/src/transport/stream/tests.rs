@@ -1,5 +1,8 @@
 //! Hosts that connect while strangers call, and what they say to each other then.
 
+#[path = "../../../tests/counting/mod.rs"]
+mod counting;
+
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpStream},
@@ -10,6 +13,8 @@ use std::{
 
 use forebay_channel::{Dialing, JobKey, RANDOM_BYTES};
 use forebay_coherence::{Lock, Message, Minipage, Want};
+
+use counting::{counted, total};
 
 use super::{address::Address, *};
 use crate::{
@@ -225,6 +230,102 @@ fn contents_of_all_sizes_arrive_both_ways_at_once() {
             }
         });
     }
+}
+
+/// Whether the event of a host that sleeps tells of something within this time.
+fn is_rung(host: &Watched<Streams>, limit: Duration) -> bool {
+    let event = host.event().unwrap();
+    let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
+    poll(&mut [PollFd::from_borrowed_fd(event, PollFlags::IN)], Some(&limit)).unwrap() > 0
+}
+
+fn take_one(host: &mut Watched<Streams>, memory: &mut Memory, wanted: Message) -> Next {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        match counted(|| host.take_one(memory, &|message| message == wanted)) {
+            Next::Nothing => assert!(Instant::now() < deadline),
+            next => return next,
+        }
+    }
+}
+
+#[test]
+fn a_thread_in_a_fault_takes_what_it_wants_without_memory_and_leaves_the_rest() {
+    let (hosts, said) = listening(Reach::Loopback, 2);
+    let mut hosts = connected(hosts, &said);
+    let (mut faults, mut other) = (hosts.remove(0), hosts.remove(0));
+    let (me, to) = (HostId(0), HostId(1));
+    for bytes in [64, 4_096] {
+        let (mut sent, mut got) = (Memory::new(bytes), Memory::new(bytes));
+        sent.bytes.fill(7);
+        got.taken.reserve(4);
+        // It is not rung for what comes now, and what it sends goes at once.
+        assert!(counted(|| faults.take_over()));
+        counted(|| faults.send(to, CONTENTS, Some(got.contents()))).unwrap();
+        let mut heard = Memory::new(bytes);
+        while heard.taken.is_empty() {
+            other.receive(&mut heard).unwrap();
+        }
+        let lock = Message::Acquire { lock: Lock(1), waits: true };
+        for (message, contents) in
+            [(CONTENTS, Some(sent.contents())), (lock, None), (CONTENTS, Some(sent.contents()))]
+        {
+            other.send(me, message, contents).unwrap();
+        }
+        assert_eq!(take_one(&mut faults, &mut got, CONTENTS), Next::Taken);
+        assert_eq!((&got.taken[..], &got.bytes), (&[(to, CONTENTS)][..], &sent.bytes));
+        assert!(!is_rung(&faults, Duration::ZERO));
+        // The next is for the progress thread, and so is what comes behind it.
+        for _ in 0..2 {
+            assert_eq!(take_one(&mut faults, &mut got, CONTENTS), Next::Other);
+        }
+        assert!(!faults.may_sleep());
+        let deadline = Instant::now() + LIMIT;
+        while got.taken.len() < 3 {
+            faults.receive(&mut got).unwrap();
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(got.taken, [(to, CONTENTS), (to, lock), (to, CONTENTS)]);
+        assert!(faults.may_sleep());
+    }
+    assert_eq!(total(), 0);
+    thread::scope(|scope| [faults, other].map(|host| drop(scope.spawn(move || drop(host)))));
+}
+
+#[test]
+fn what_a_thread_in_a_fault_has_no_room_for_is_left_to_who_is_rung() {
+    const BYTES: usize = 3_000_000;
+    let (hosts, said) = listening(Reach::Loopback, 2);
+    let mut hosts = connected(hosts, &said);
+    let (mut faults, mut other) = (hosts.remove(0), hosts.remove(0));
+    let (mut sent, mut got) = (Memory::new(BYTES), Memory::new(BYTES));
+    sent.bytes.fill(7);
+    for _ in 0..2 {
+        assert!(counted(|| faults.take_over()));
+        counted(|| faults.send(HostId(1), CONTENTS, Some(sent.contents()))).unwrap();
+        assert!(!faults.may_sleep() || is_rung(&faults, LIMIT));
+        let deadline = Instant::now() + LIMIT;
+        while got.taken.is_empty() {
+            faults.receive(&mut Memory::new(0)).unwrap();
+            other.receive(&mut got).unwrap();
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!((got.taken.pop(), &got.bytes), (Some((HostId(0), CONTENTS)), &sent.bytes));
+    }
+    // The same where it is the other way round.
+    other.send(HostId(0), CONTENTS, Some(sent.contents())).unwrap();
+    assert!(faults.take_over());
+    let mut back = Memory::new(BYTES);
+    assert_eq!(take_one(&mut faults, &mut back, CONTENTS), Next::Other);
+    let deadline = Instant::now() + LIMIT;
+    while back.taken.is_empty() {
+        other.receive(&mut Memory::new(0)).unwrap();
+        faults.receive(&mut back).unwrap();
+        assert!(Instant::now() < deadline);
+    }
+    assert_eq!((&back.taken[..], &back.bytes), (&[(HostId(1), CONTENTS)][..], &sent.bytes));
+    assert_eq!(total(), 0);
+    thread::scope(|scope| [faults, other].map(|host| drop(scope.spawn(move || drop(host)))));
 }
 
 #[test]
