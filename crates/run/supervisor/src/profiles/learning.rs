@@ -7,8 +7,8 @@
 //! to wait. Of a known run nothing more is recorded, and its profiles stay as they are. A profile that was taught longer than
 //! [`TAUGHT_S`] seconds ago is taught anew.
 //!
-//! After a known run the next one is taken to be known, too: its agents need not tell which mapped pages their programs have, which takes a
-//! short program longer than its work. If it is none, its profiles forget nothing, and the run after it tells all.
+//! After a known run the next one is taken to be known, too: its agents need not tell which mapped pages their programs have. To tell
+//! that takes a short program longer than its work. If the run is not known, its profiles forget nothing, and the run after it tells all.
 
 use std::{
     collections::HashMap,
