@@ -233,7 +233,7 @@ mod tests {
         (
             None,
             "share_* of_* geometric_mean stalled_geometric_mean segmented segmented_frames sendmmsg tcp \
-             barrier_over_messages read_* remote_lock_over_messages upgrade_* write_*",
+             barrier_over_messages baton_over_messages read_* remote_lock_over_messages upgrade_* write_*",
         ),
     ];
 

@@ -29,6 +29,8 @@ def step_through(call):
     found += ["all stepped"] if STEPS_MIN < steps < STEPS_MAX else []
     found += ["interrupted"] if is_interrupted else []
     print(f"steps of {call}: {', '.join(found)}", *lost[:LOST_MAX], sep="\nsteps: ")
+    # What the program prints next comes behind that.
+    gdb.flush()
 
 
 for setting in ["pagination off", "breakpoint pending on", "print frame-arguments none", "print entry-values no"]:
